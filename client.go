@@ -1,0 +1,107 @@
+package watermillsqs
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+)
+
+// maxPollers bounds the long polls that one connection keeps open at a time per
+// queue; the poll client's pool keeps as many idle connections, so that a poll
+// never has to dial again.
+const maxPollers = 64
+
+// clients are the two SDK clients of a connection. Long polls occupy a connection
+// for up to 20 s each, so they have an HTTP client and a pool of their own and
+// never starve sends and settlements.
+type clients struct {
+	calls *sqs.Client
+	polls *sqs.Client
+
+	// pollTimeout is the per-attempt timeout of polls, 0 if there is none or it
+	// cannot be known.
+	pollTimeout time.Duration
+	endpoint    *url.URL // configured endpoint, nil if the SDK's own
+	region      string
+	transports  []*http.Transport // built here, closed with the connection
+}
+
+// newHTTPClient derives a client with its own pool from the one that the SDK's
+// configuration made, keeping its certificates and proxy.
+func newHTTPClient(base *awshttp.BuildableClient, timeout time.Duration, idle int) (*http.Client, *http.Transport) {
+	transport := base.GetTransport()
+	transport.MaxIdleConns = 0 // the limit per host decides
+	transport.MaxIdleConnsPerHost = idle
+	return &http.Client{
+		Transport: transport,
+		// A timeout of the client, not of a context, is what the SDK's retryer
+		// takes for a failed attempt and tries again.
+		Timeout:       timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, transport
+}
+
+func (c *clients) closeIdle() {
+	for _, transport := range c.transports {
+		transport.CloseIdleConnections()
+	}
+}
+
+// guardedClient wraps the HTTP client of an SDK client.
+//
+// It hides the request body's WriteTo: the SDK closes the body as soon as the
+// response header is there, its closed body reports an error to net/http's
+// trailing copy, and net/http then tears down the connection under the response.
+// The SDK retries, and the messages in the torn ReceiveMessage answer stay
+// invisible for a whole visibility timeout.
+//
+// It also notes when the latest attempt was sent, see withAttemptClock.
+type guardedClient struct {
+	aws.HTTPClient
+}
+
+func (c guardedClient) Do(r *http.Request) (*http.Response, error) {
+	if sent, ok := r.Context().Value(attemptClockKey{}).(*time.Time); ok {
+		*sent = time.Now()
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
+	return c.HTTPClient.Do(r)
+}
+
+type attemptClockKey struct{}
+
+// withAttemptClock returns a context for one call, and where the time is noted at
+// which its latest attempt was sent. Read it only after the call has returned.
+func withAttemptClock(ctx context.Context) (context.Context, *time.Time) {
+	sent := time.Now()
+	return context.WithValue(ctx, attemptClockKey{}, &sent), &sent
+}
+
+// clientTimeout is the time after which an HTTP client gives up an attempt, 0 for
+// never or unknown.
+func clientTimeout(client aws.HTTPClient) time.Duration {
+	var total, header time.Duration
+	switch c := client.(type) {
+	case *awshttp.BuildableClient:
+		total, header = c.GetTimeout(), c.GetTransport().ResponseHeaderTimeout
+	case *http.Client:
+		total = c.Timeout
+		if transport, ok := c.Transport.(*http.Transport); ok {
+			header = transport.ResponseHeaderTimeout
+		}
+	case guardedClient:
+		return clientTimeout(c.HTTPClient)
+	}
+	if total == 0 || header != 0 && header < total {
+		return header
+	}
+	return total
+}

@@ -1,6 +1,0 @@
-package watermillsqs
-
-import (
-	_ "github.com/stretchr/testify/require"
-	_ "go.uber.org/goleak"
-)

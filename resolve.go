@@ -1,0 +1,232 @@
+package watermillsqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+// queueCache maps queue names to URLs, with one lookup a queue even under
+// concurrent first use. Failures are not cached. The zero value is ready.
+type queueCache struct {
+	mu      sync.Mutex
+	lookups map[string]*queueLookup
+	claims  map[string]string // queue name → the topic that the default mapping made it from
+}
+
+// queueLookup is one lookup, under way or successful. url and err are written
+// before done is closed.
+type queueLookup struct {
+	done    chan struct{}
+	creates bool // creates the queue where it is missing
+	url     string
+	err     error
+	own     bool // err is of the caller's context, and says nothing to others
+}
+
+// creation is what CreateQueue is called with where a queue is missing.
+type creation struct {
+	attributes map[string]string
+	tags       map[string]string
+}
+
+// claim refuses a topic whose mapped name another topic has already: their
+// messages would mix.
+func (c *queueCache) claim(id queueID) error {
+	if id.account != "" || id.url != "" || !id.mapped {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	other, taken := c.claims[id.name]
+	if taken && other != id.topic {
+		return fmt.Errorf("%w: topics %q and %q both map to queue name %q; rename one or set QueueName",
+			ErrInvalidQueue, other, id.topic, id.name)
+	}
+	if c.claims == nil {
+		c.claims = make(map[string]string)
+	}
+	c.claims[id.name] = id.topic
+	return nil
+}
+
+// resolve returns the URL of a queue, from the cache or by GetQueueUrl, and
+// whether this very call created the queue.
+func (c *queueCache) resolve(ctx context.Context, clients *clients, id queueID, create *creation) (queueURL string, created bool, err error) {
+	if err := c.claim(id); err != nil {
+		return "", false, err
+	}
+	if id.url != "" {
+		return id.url, false, nil
+	}
+	key := id.key()
+	for {
+		c.mu.Lock()
+		lookup := c.lookups[key]
+		if lookup == nil {
+			lookup = &queueLookup{done: make(chan struct{}), creates: create != nil}
+			if c.lookups == nil {
+				c.lookups = make(map[string]*queueLookup)
+			}
+			c.lookups[key] = lookup
+			c.mu.Unlock()
+
+			lookup.url, created, lookup.err = lookUp(ctx, clients, id, create)
+			lookup.own = lookup.err != nil && ctx.Err() != nil
+			if lookup.err != nil {
+				c.mu.Lock()
+				delete(c.lookups, key)
+				c.mu.Unlock()
+			}
+			close(lookup.done)
+			return lookup.url, created, lookup.err
+		}
+		c.mu.Unlock()
+
+		select {
+		case <-lookup.done:
+		case <-ctx.Done():
+			return "", false, fmt.Errorf("watermillsqs: look up queue %q: %w", id.name, context.Cause(ctx))
+		}
+		if lookup.err == nil {
+			return lookup.url, false, nil
+		}
+		if lookup.own || create != nil && !lookup.creates {
+			continue // its failure need not be ours
+		}
+		return "", false, lookup.err
+	}
+}
+
+// forget drops a queue from the cache whose URL turned out to be of no use, unless
+// somebody has looked it up again since.
+func (c *queueCache) forget(id queueID, queueURL string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lookup := c.lookups[id.key()]
+	if lookup == nil {
+		return
+	}
+	select {
+	case <-lookup.done:
+		if lookup.url == queueURL {
+			delete(c.lookups, id.key())
+		}
+	default:
+	}
+}
+
+func lookUp(ctx context.Context, clients *clients, id queueID, create *creation) (queueURL string, created bool, err error) {
+	queueURL, err = getQueueURL(ctx, clients, id)
+	if err == nil {
+		return queueURL, false, nil
+	}
+	if !isQueueMissing(err) {
+		return "", false, fmt.Errorf("watermillsqs: look up queue %q: %w", id.name, err)
+	}
+	if create == nil {
+		return "", false, fmt.Errorf("watermillsqs: queue %q does not exist, or this caller may not see it (CreateIfMissing is off): %w", id.name, err)
+	}
+	out, err := clients.calls.CreateQueue(ctx, &sqs.CreateQueueInput{
+		QueueName:  aws.String(id.name),
+		Attributes: create.attributes,
+		Tags:       create.tags,
+	})
+	switch {
+	case err == nil && aws.ToString(out.QueueUrl) != "":
+		// GetQueueUrl may not know the queue yet, so this URL is the one to use.
+		return rebase(*out.QueueUrl, clients.endpoint), true, nil
+	case err == nil:
+		return "", false, fmt.Errorf("watermillsqs: create queue %q: the answer has no queue URL", id.name)
+	case isQueueExists(err):
+		// Somebody else made it since, with other attributes: it is there.
+		queueURL, getErr := getQueueURL(ctx, clients, id)
+		if getErr == nil {
+			return queueURL, false, nil
+		}
+		return "", false, errors.Join(fmt.Errorf("watermillsqs: create queue %q: %w", id.name, err), getErr)
+	default:
+		return "", false, fmt.Errorf("watermillsqs: create queue %q: %w", id.name, err)
+	}
+}
+
+// getQueueURL asks the service, past the cache.
+func getQueueURL(ctx context.Context, clients *clients, id queueID) (string, error) {
+	in := &sqs.GetQueueUrlInput{QueueName: aws.String(id.name)}
+	if id.account != "" {
+		in.QueueOwnerAWSAccountId = aws.String(id.account)
+	}
+	out, err := clients.calls.GetQueueUrl(ctx, in)
+	if err != nil {
+		return "", err
+	}
+	if aws.ToString(out.QueueUrl) == "" {
+		return "", errors.New("the answer of GetQueueUrl has no queue URL")
+	}
+	if id.url != "" {
+		return id.url, nil
+	}
+	return rebase(*out.QueueUrl, clients.endpoint), nil
+}
+
+// queueFacts is what a subscription needs to know of its queue.
+type queueFacts struct {
+	visibility time.Duration
+	redrive    *redrivePolicy
+	// denied is the error where GetQueueAttributes is not allowed: nothing else
+	// is known then.
+	denied error
+}
+
+func describe(ctx context.Context, clients *clients, queueURL string) (queueFacts, error) {
+	out, err := clients.calls.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: aws.String(queueURL),
+		AttributeNames: []types.QueueAttributeName{
+			types.QueueAttributeNameVisibilityTimeout,
+			types.QueueAttributeNameRedrivePolicy,
+		},
+	})
+	if isAccessDenied(err) {
+		return queueFacts{denied: err}, nil
+	}
+	if err != nil {
+		return queueFacts{}, fmt.Errorf("watermillsqs: read the attributes of queue %s: %w", queueURL, err)
+	}
+	return newQueueFacts(out.Attributes)
+}
+
+func newQueueFacts(attributes map[string]string) (facts queueFacts, err error) {
+	if text, ok := attributes["VisibilityTimeout"]; ok {
+		seconds, err := strconv.Atoi(text)
+		if err != nil {
+			return queueFacts{}, fmt.Errorf("watermillsqs: VisibilityTimeout %q is not a number", text)
+		}
+		facts.visibility = time.Duration(seconds) * time.Second
+	}
+	facts.redrive, err = parseRedrivePolicy(attributes["RedrivePolicy"])
+	if err != nil {
+		return queueFacts{}, fmt.Errorf("watermillsqs: %w", err)
+	}
+	return facts, nil
+}
+
+// assumedFacts stands in for the attributes of a queue that was created a moment
+// ago and that GetQueueAttributes does not know yet.
+func assumedFacts(created creation) (queueFacts, error) {
+	attributes := maps.Clone(created.attributes)
+	if attributes == nil {
+		attributes = make(map[string]string, 1)
+	}
+	if _, set := attributes["VisibilityTimeout"]; !set {
+		attributes["VisibilityTimeout"] = "30" // the service's default
+	}
+	return newQueueFacts(attributes)
+}

@@ -1,0 +1,318 @@
+package watermillsqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+)
+
+const (
+	// settleCalls bounds the deletes, and apart from them the visibility changes,
+	// that one subscription has under way. What comes meanwhile leaves together.
+	settleCalls = 4
+
+	// lostAttempt is what the one delete after a lost lease may take.
+	lostAttempt = 5 * time.Second
+
+	// A message that cannot be decoded comes back under the subscriber's backoff,
+	// or where there is none after 1 s, doubled up to 15 min: never in a hot loop,
+	// and a redrive policy collects it.
+	undecodableInitial = time.Second
+	undecodableLimit   = 15 * time.Minute
+
+	policyMemory = time.Minute // how long a redrive policy that was read again counts
+)
+
+// errReceivedAgain ends a settlement whose message has been received again: the
+// newer delivery carries on.
+var errReceivedAgain = errors.New("watermillsqs: the message has been received again")
+
+// plan is what becomes of a delivery: the outcome and the call behind it.
+type plan struct {
+	outcome Outcome
+	removes bool          // DeleteMessage; otherwise ChangeMessageVisibility
+	after   time.Duration // the new visibility timeout
+	err     error         // why it is Unfinished
+}
+
+// planFor turns the handler's Ack or Nack, and what it recorded before, into a
+// plan. It may call SQS, to read the redrive policy again.
+func (s *subscription) planFor(d *delivery, acked bool) plan {
+	v := d.cell.get()
+	if acked {
+		// Whatever else was recorded, somebody took the error for handled. The
+		// metadata is not read: after InstantAck the handler may be writing it.
+		if v.outcome == Dropped {
+			return s.planDrop(d)
+		}
+		return plan{outcome: Acked, removes: true}
+	}
+	if v.outcome == Undecided {
+		var err error
+		if v, err = verdictInMetadata(d.msg.Metadata); err != nil {
+			s.log.Error("The outcome in a message's metadata is not valid; the message is retried", err,
+				watermill.LogFields{"message_id": d.id})
+		}
+	}
+	switch {
+	case v.outcome == Dropped:
+		return s.planDrop(d)
+	case s.messageContext.Err() != nil:
+		// We cancelled the handler; its failure says nothing about the message.
+		return plan{outcome: Retried}
+	case v.outcome == Retried:
+		return plan{outcome: Retried, after: v.after}
+	}
+	if after, set := delayInMetadata(d.msg.Metadata); set {
+		return plan{outcome: Retried, after: after}
+	}
+	if s.config.Backoff != nil {
+		return plan{outcome: Retried, after: s.config.Backoff(d.newestReceipt().count)}
+	}
+	return plan{outcome: Retried}
+}
+
+// planDrop deletes, unless the queue has a redrive policy and the message has used
+// up its receives: then the next receive moves it to the dead-letter queue, which
+// a delete would prevent.
+func (s *subscription) planDrop(d *delivery) plan {
+	count := d.newestReceipt().count
+	policy := s.policy.Load()
+	if policy != nil && count > policy.maxReceiveCount {
+		// Received more often than allowed, so SQS did not move it: the policy was
+		// changed, or its dead-letter queue is out of reach.
+		policy = s.readPolicyAgain()
+	}
+	switch {
+	case policy == nil || count < policy.maxReceiveCount:
+		return plan{outcome: Dropped, removes: true}
+	case count == policy.maxReceiveCount:
+		return plan{outcome: Dropped}
+	}
+	after := time.Second
+	if s.config.Backoff != nil {
+		after = max(after, s.config.Backoff(count))
+	}
+	s.log.Error("A dropped message was received more often than the redrive policy allows and SQS has not moved it; it is given back",
+		fmt.Errorf("received %d times, maxReceiveCount is %d, is dead-letter queue %s there?", count, policy.maxReceiveCount, policy.deadLetterARN),
+		watermill.LogFields{"message_id": d.id})
+	return plan{outcome: Dropped, after: after}
+}
+
+// readPolicyAgain reads the redrive policy, at most once a minute.
+func (s *subscription) readPolicyAgain() *redrivePolicy {
+	s.policyMu.Lock()
+	fresh := s.policyReadAt.IsZero() || time.Since(s.policyReadAt) >= policyMemory
+	if fresh {
+		s.policyReadAt = time.Now()
+	}
+	s.policyMu.Unlock()
+	if fresh {
+		ctx, cancel := context.WithTimeout(s.callContext, maxAttempt)
+		defer cancel()
+		facts, err := describe(ctx, s.clients, s.queueURL())
+		switch {
+		case err == nil:
+			err = facts.denied
+		case isQueueMissing(err):
+			err = nil // no queue, no policy
+		}
+		if err != nil {
+			s.log.Error("Reading the redrive policy again failed; the one that is known counts", err, nil)
+		} else {
+			s.policy.Store(facts.redrive)
+		}
+	}
+	return s.policy.Load()
+}
+
+// settle decides a delivery and carries the decision out. It is called exactly
+// once per delivery, by the goroutine that serves it.
+func (s *subscription) settle(d *delivery, p plan) {
+	decided := time.Now()
+	held := decided.Sub(d.newestReceipt().receivedAt)
+	lost, again := s.held.decide(d, p.outcome, p.removes)
+	close(d.ended)
+	d.endContext(ErrSettled)
+
+	var err error
+	switch {
+	case p.outcome == Unfinished:
+		s.keeper.release(d)
+		err = p.err
+	case lost && !p.removes:
+		// Nothing to give back: it is visible already, or somebody else's.
+		p.outcome, err = Unfinished, ErrLeaseLost
+	case lost && again:
+		err = errReceivedAgain
+	case lost:
+		// On a standard queue an old receipt still deletes, as long as nobody has
+		// received the message since.
+		if err = s.send(s.deletes, d, 0); err == nil {
+			err = ErrLeaseLost // a 200 does not say that the message is gone
+		}
+	case p.removes:
+		err = s.carryOut(s.deletes, d, 0)
+	default:
+		s.keeper.quiesce(s.callContext, d)
+		err = s.carryOut(s.changes, d, p.after)
+		if errors.Is(err, errReceivedAgain) {
+			err = nil // visible it was
+		}
+	}
+	s.held.leave(d, p.removes && err != nil)
+	s.settled(d, p, held, time.Since(decided), err)
+}
+
+func (s *subscription) settled(d *delivery, p plan, held, took time.Duration, err error) {
+	fields := watermill.LogFields{"message_id": d.id, "receive_count": d.newestReceipt().count, "outcome": p.outcome.String()}
+	switch {
+	case err == nil:
+		s.log.Trace("Message settled", fields)
+	case p.outcome == Unfinished:
+		s.log.Info("Message left unfinished: it returns when its lease ends", fields)
+	case errors.Is(err, errReceivedAgain):
+		s.log.Debug("Message received again while it was being settled", fields)
+	default:
+		s.log.Error("Settling a message failed: it returns when its lease ends", err, fields)
+	}
+	if hook := s.config.Hooks.Settled; hook != nil {
+		hook(Settlement{
+			Queue: d.queue, MessageID: d.id, ReceiveCount: d.newestReceipt().count,
+			Outcome: p.outcome, Delay: p.after, Held: held, Duration: took, Err: err,
+		})
+	}
+}
+
+// settlement is one attempt to settle one delivery.
+type settlement struct {
+	d        *delivery
+	after    time.Duration
+	answered chan error // capacity 1, answered exactly once
+}
+
+// send makes one attempt.
+func (s *subscription) send(via *batcher[*settlement], d *delivery, after time.Duration) error {
+	attempt := &settlement{d: d, after: after, answered: make(chan error, 1)}
+	via.add(attempt)
+	return <-attempt.answered
+}
+
+// carryOut tries until SQS has confirmed the settlement, refuses it for good, or
+// the lease is over.
+func (s *subscription) carryOut(via *batcher[*settlement], d *delivery, after time.Duration) error {
+	const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
+	for attempt := 0; ; attempt++ {
+		err := s.send(via, d, after)
+		if err == nil || errors.Is(err, errReceivedAgain) || isReceiptGone(err) {
+			return err
+		}
+		pause := exponential(firstPause, longestPause, attempt)
+		pause = pause/2 + rand.N(pause/2)
+		if time.Now().Add(pause).After(d.newestReceipt().leaseEnd) {
+			return err
+		}
+		s.log.Debug("A settlement failed and is tried again", watermill.LogFields{"message_id": d.id, "error": err.Error()})
+		select {
+		case <-time.After(pause):
+		case <-s.callContext.Done():
+			return err
+		}
+	}
+}
+
+// board takes what is to be sent now: from here on the deliveries are not extended
+// any more. Those that have been received again since are left out.
+func (s *subscription) board(batch []*settlement) (boarded []*settlement, receipts []receipt, timeout time.Duration) {
+	s.held.mu.Lock()
+	defer s.held.mu.Unlock()
+	now := time.Now()
+	timeout = maxAttempt
+	for _, attempt := range batch {
+		d := attempt.d
+		if d.superseded {
+			attempt.answered <- errReceivedAgain
+			continue
+		}
+		s.keeper.releaseLocked(d)
+		boarded = append(boarded, attempt)
+		receipts = append(receipts, d.receipt)
+		if now.Before(d.receipt.leaseEnd) {
+			timeout = min(timeout, attemptTime(d.receipt.leaseEnd))
+		} else {
+			timeout = min(timeout, lostAttempt)
+		}
+	}
+	return boarded, receipts, timeout
+}
+
+func (s *subscription) sendDeletes(batch []*settlement) {
+	batch, receipts, timeout := s.board(batch)
+	if len(batch) == 0 {
+		return
+	}
+	handles := make([]string, len(batch))
+	for i, r := range receipts {
+		handles[i] = r.handle
+	}
+	ctx, cancel := context.WithTimeout(s.callContext, timeout)
+	defer cancel()
+	for i, err := range deleteMessages(ctx, s.clients, s.queueURL(), handles) {
+		batch[i].answered <- err
+	}
+}
+
+func (s *subscription) sendChanges(batch []*settlement) {
+	batch, receipts, timeout := s.board(batch)
+	if len(batch) == 0 {
+		return
+	}
+	changes := make([]visibilityChange, len(batch))
+	for i, attempt := range batch {
+		seconds, cut := visibilitySeconds(attempt.after, time.Until(receipts[i].limit))
+		if cut {
+			s.log.Info("A retry delay is shortened: SQS keeps a message invisible for at most 12 hours after its receipt", watermill.LogFields{
+				"level": "warning", "message_id": attempt.d.id, "delay": attempt.after.String(),
+				"shortened_to": (time.Duration(seconds) * time.Second).String(),
+			})
+		}
+		changes[i] = visibilityChange{handle: receipts[i].handle, seconds: seconds}
+	}
+	ctx, cancel := context.WithTimeout(s.callContext, timeout)
+	defer cancel()
+	for i, err := range changeVisibility(ctx, s.clients, s.queueURL(), changes) {
+		batch[i].answered <- err
+	}
+}
+
+// visibilitySeconds rounds a delay up to whole seconds, so that a message never
+// returns before it, and cuts it to what is left of the 12 hours, since SQS refuses
+// a longer one.
+func visibilitySeconds(after, left time.Duration) (seconds int32, cut bool) {
+	if after <= 0 {
+		return 0, false
+	}
+	left = max(left.Truncate(time.Second), 0)
+	after = min(after, 2*maxHold) // far enough from where rounding up overflows
+	if rounded := after.Truncate(time.Second); rounded < after {
+		after = rounded + time.Second
+	}
+	if after > left {
+		return int32(left / time.Second), true
+	}
+	return int32(after / time.Second), false
+}
+
+// undecodableDelay is after how long a message that cannot be decoded comes back.
+func (s *subscription) undecodableDelay(receiveCount int) time.Duration {
+	if s.config.Backoff != nil {
+		if after := s.config.Backoff(receiveCount); after > 0 {
+			return after
+		}
+	}
+	return exponential(undecodableInitial, undecodableLimit, receiveCount-1)
+}

@@ -1,0 +1,222 @@
+package watermillsqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// A Subscriber receives from SQS queues. It implements [message.Subscriber] and
+// [message.SubscribeInitializer], is safe for concurrent use, and can have any
+// number of subscriptions, each to one queue.
+type Subscriber struct {
+	conn   *Connection
+	config SubscriberConfig
+	log    watermill.LoggerAdapter
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	open   map[*subscription]struct{}
+}
+
+var (
+	_ message.Subscriber           = (*Subscriber)(nil)
+	_ message.SubscribeInitializer = (*Subscriber)(nil)
+)
+
+// NewSubscriber returns a subscriber on a connection, which need not be connected
+// yet. It does no I/O. A nil logger logs nothing.
+//
+// It returns an error that wraps [ErrInvalidConfig] or [ErrInvalidQueue] where the
+// configuration is out of range.
+func NewSubscriber(conn *Connection, config SubscriberConfig, logger watermill.LoggerAdapter) (*Subscriber, error) {
+	if conn == nil {
+		return nil, fmt.Errorf("%w: NewSubscriber needs a Connection, got nil", ErrInvalidConfig)
+	}
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	return &Subscriber{conn: conn, config: config, log: logger, open: make(map[*subscription]struct{})}, nil
+}
+
+// Subscribe opens a subscription to the queue that topic names (by name, URL or
+// ARN) and returns the channel of its messages. It looks the queue up
+// (GetQueueUrl), creates it where it is missing and the descriptor says so
+// (CreateQueue), and reads its visibility timeout and redrive policy
+// (GetQueueAttributes). Wrong credentials show here first.
+//
+// Each message is to be acked or nacked; until then its visibility timeout is
+// extended. The context of a message has the values of ctx but not its
+// cancellation, ends at the Ack or Nack, and leads to [DeliveryFromContext].
+//
+// When ctx ends, the subscription is closed as by Close, without waiting for it:
+// the channel is closed when that is done.
+//
+// Errors: ErrNotConnected, ErrClosed, ErrInvalidConfig and ErrInvalidQueue
+// (wrapped), or what SQS answered.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	sub := newSubscription(ctx, s, topic)
+	if err := s.register(sub); err != nil {
+		return nil, err
+	}
+	// From here on Close waits for the subscription, and ends its set-up.
+	setUp, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(sub.stopped, cancel)()
+
+	found, err := s.find(setUp, sub.topic)
+	if err == nil && sub.stopped.Err() != nil {
+		err = ErrClosed
+	}
+	if err != nil {
+		if sub.stopped.Err() != nil && ctx.Err() == nil {
+			err = errors.Join(ErrClosed, err)
+		}
+		sub.discard()
+		return nil, err
+	}
+	sub.start(ctx, found)
+	return sub.out, nil
+}
+
+// SubscribeInitialize does what Subscribe does, but for receiving: afterwards the
+// queue exists, and messages published to it are kept.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return fmt.Errorf("watermillsqs: initialize %q: %w", topic, ErrClosed)
+	}
+	_, err := s.find(context.Background(), topic)
+	return err
+}
+
+// Close ends all subscriptions of the subscriber and returns when their channels
+// are closed and nothing of them runs any more. It stops receiving, gives back
+// what was never handed out, lets handlers go on for up to CloseTimeout while
+// their messages stay invisible to others, settles what they decide, then cancels
+// the contexts of the rest, settles what they decide for one second more, and
+// leaves what is still undecided alone: it returns to the queue when its lease
+// ends.
+//
+// It is idempotent; every call returns when the subscriber is closed. It does not
+// depend on anybody reading the channels.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	open := make([]*subscription, 0, len(s.open))
+	for sub := range s.open {
+		open = append(open, sub)
+	}
+	s.mu.Unlock()
+	for _, sub := range open {
+		sub.stop()
+	}
+	for _, sub := range open {
+		<-sub.done
+	}
+	return nil
+}
+
+func (s *Subscriber) register(sub *subscription) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("watermillsqs: subscribe to %q: %w", sub.topic, ErrClosed)
+	}
+	if err := s.conn.add(sub); err != nil {
+		return err
+	}
+	s.open[sub] = struct{}{}
+	return nil
+}
+
+func (s *Subscriber) unregister(sub *subscription) {
+	s.mu.Lock()
+	delete(s.open, sub)
+	s.mu.Unlock()
+	s.conn.remove(sub)
+}
+
+// found is the queue of a subscription, looked up and checked.
+type found struct {
+	clients *clients
+	id      queueID
+	url     string
+	facts   queueFacts // with the visibility timeout to use
+}
+
+// find is all that is done for a topic before receiving.
+func (s *Subscriber) find(ctx context.Context, topic string) (found, error) {
+	clients, err := s.conn.forSubscribe()
+	if err != nil {
+		return found{}, err
+	}
+	id, err := parseTopic(topic, clients.region, s.config.QueueName)
+	if err != nil {
+		return found{}, err
+	}
+	queue := s.config.queue(topic)
+	if clients.pollTimeout > 0 && clients.pollTimeout <= queue.Wait {
+		return found{}, fmt.Errorf("%w: queue %q: the HTTP client gives up an attempt after %v, which must be longer than Wait, %v: every long poll would fail",
+			ErrInvalidConfig, id.name, clients.pollTimeout, queue.Wait)
+	}
+	var create *creation
+	if queue.CreateIfMissing {
+		create = &creation{attributes: queue.creationAttributes(), tags: queue.Tags}
+	}
+
+	queueURL, created, err := s.conn.queues.resolve(ctx, clients, id, create)
+	if err != nil {
+		return found{}, err
+	}
+	facts, err := describe(ctx, clients, queueURL)
+	if created && isQueueMissing(err) {
+		facts, err = assumedFacts(*create)
+	} else if isQueueMissing(err) && id.url == "" {
+		// The cached URL is of a queue that has been deleted since.
+		s.conn.queues.forget(id, queueURL)
+		if queueURL, created, err = s.conn.queues.resolve(ctx, clients, id, create); err != nil {
+			return found{}, err
+		}
+		if facts, err = describe(ctx, clients, queueURL); created && isQueueMissing(err) {
+			facts, err = assumedFacts(*create)
+		}
+	}
+	if err != nil {
+		return found{}, err
+	}
+
+	log := s.log.With(watermill.LogFields{"topic": topic, "queue": id.name})
+	if created {
+		log.Info("Queue created", nil)
+	}
+	switch {
+	case facts.denied != nil && queue.Visibility == 0:
+		return found{}, fmt.Errorf("watermillsqs: queue %q: its visibility timeout cannot be read; allow sqs:GetQueueAttributes or set Queue.Visibility: %w",
+			id.name, facts.denied)
+	case facts.denied != nil:
+		log.Error("The redrive policy cannot be read: a dropped message is deleted, it never goes to a dead-letter queue", facts.denied, nil)
+	}
+	if queue.Visibility > 0 {
+		facts.visibility = queue.Visibility
+	}
+	if facts.visibility < minVisibility {
+		return found{}, fmt.Errorf("%w: queue %q has a visibility timeout of 0, so every received message would be received again at once; set Queue.Visibility or the queue's VisibilityTimeout",
+			ErrInvalidQueue, id.name)
+	}
+	if facts.redrive != nil && s.config.Backoff == nil {
+		log.Info("The queue has a redrive policy and the subscriber has no Backoff: a short outage can empty the queue into its dead-letter queue",
+			watermill.LogFields{"level": "warning", "max_receive_count": facts.redrive.maxReceiveCount})
+	}
+	return found{clients: clients, id: id, url: queueURL, facts: facts}, nil
+}
