@@ -148,6 +148,9 @@ func (c PublisherConfig) validate() error {
 		return fmt.Errorf("%w: PublisherConfig.PublishTimeout is %v, must not be negative (0 is the default, %v)",
 			ErrInvalidConfig, c.PublishTimeout, defaultPublishTimeout)
 	}
+	if m, ok := c.Marshaler.(DefaultMarshaler); ok {
+		return m.validate()
+	}
 	return nil
 }
 

@@ -158,6 +158,11 @@ func (s *subscription) settle(d *delivery, p plan) {
 	case p.removes:
 		err = s.carryOut(s.deletes, d, 0)
 	default:
+		if p.after < pollGrace && s.stopped.Err() != nil {
+			// A poll of our own that is still under way would receive it again and
+			// use up one of its receives.
+			<-s.pollsDone
+		}
 		s.keeper.quiesce(s.callContext, d)
 		err = s.carryOut(s.changes, d, p.after)
 		if errors.Is(err, errReceivedAgain) {

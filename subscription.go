@@ -192,7 +192,7 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 		case <-d.lost:
 			return plan{outcome: Unfinished, err: ErrLeaseLost}
 		case <-s.stopped.Done():
-			return s.giveBack()
+			return plan{outcome: Released}
 		}
 	}
 	if a == alreadyAcked {
@@ -203,14 +203,14 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 	}
 
 	if s.stopped.Err() != nil {
-		return s.giveBack()
+		return plan{outcome: Released}
 	}
 	select {
 	case s.out <- d.msg:
 	case <-d.lost:
 		return plan{outcome: Unfinished, err: ErrLeaseLost}
 	case <-s.stopped.Done():
-		return s.giveBack()
+		return plan{outcome: Released}
 	}
 
 	select {
@@ -221,13 +221,6 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 	case <-s.abandon:
 		return s.abandoned(d)
 	}
-}
-
-// giveBack returns what was never handed out. It waits for our own polls, which
-// would only receive it again and use up one of its receives.
-func (s *subscription) giveBack() plan {
-	<-s.pollsDone
-	return plan{outcome: Released}
 }
 
 // abandoned ends the wait for a verdict. One that has been said already counts, and

@@ -172,8 +172,8 @@ func attributeText(attribute types.MessageAttributeValue) (string, bool) {
 	return aws.ToString(attribute.StringValue), attribute.StringValue != nil
 }
 
-// attributeSet builds String attributes whose pointers lead into one array, which
-// saves two allocations for each.
+// attributeSet builds String attributes whose pointers lead into one array, of the
+// size that is asked for, which saves two allocations for each.
 type attributeSet struct {
 	values  map[string]types.MessageAttributeValue
 	backing []string
@@ -189,7 +189,6 @@ func newAttributeSet(size int) attributeSet {
 }
 
 func (s *attributeSet) set(name, value string) {
-	// Within its capacity, so the array does not move away from earlier pointers.
 	s.backing = append(s.backing, value)
 	s.values[name] = types.MessageAttributeValue{
 		DataType:    &s.backing[0],

@@ -204,7 +204,7 @@ _server_run_fauxqs() {
 }
 
 _server_run_local-aws-sqs() {
-  exec node "$1/serve.cjs" "$2"
+  exec node "$1/serve.cjs" "$2" "$SERVER_REGION" "$SERVER_ACCOUNT"
 }
 
 _server_run_moto() {

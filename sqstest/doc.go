@@ -50,10 +50,11 @@
 //   - Encryption: its attributes are stored, nothing is encrypted, no key is looked up.
 //   - The looseness of a distributed service: no duplicate deliveries, no reappearing
 //     deleted messages, no empty short polls on a queue with messages, no lag of counts,
-//     attributes or deletions, and messages come oldest first. Code that relies on any
-//     of that is wrong although its test passes.
+//     attributes or deletions, and messages come in the order in which they became
+//     visible. Code that relies on any of that is wrong although its test passes.
 //   - Throttling, unless a fault asks for it, and the fairness of fair queues (the
 //     MessageGroupId is stored and returned).
 //   - The trimming of zeros of Number attributes: they come back as they were sent.
+//   - The form of an AWSTraceHeader: any text will do.
 //   - The AWS query protocol (form-encoded requests).
 package sqstest

@@ -3,6 +3,7 @@ package sqstest
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/aws/smithy-go"
 )
@@ -102,7 +103,7 @@ func (e *apiError) body() []byte {
 	b := append(make([]byte, 0, 64+len(e.wireType)+len(e.message)), `{"__type":`...)
 	b = appendString(b, e.wireType)
 	b = append(b, `,"message":`...)
-	b = appendString(b, e.message)
+	b = appendString(b, strings.ToValidUTF8(e.message, "\ufffd")) // may quote a header
 	return append(b, '}')
 }
 

@@ -49,7 +49,8 @@ func Error(status int, code, message string) Effect {
 	return Effect{instead: func(*call) outcome { return outcome{err: err} }}
 }
 
-// Throttle answers RequestThrottled, which the SDK retries.
+// Throttle answers RequestThrottled, which the SDK retries after a pause of up to a second
+// and then more, so a test of it is best run in a synctest bubble.
 func Throttle() Effect { return Error(0, "RequestThrottled", "The request was throttled.") }
 
 // FailEntry reports an entry of a batch as failed without carrying it out. On an action

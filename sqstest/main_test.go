@@ -2,7 +2,6 @@ package sqstest_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -111,8 +110,6 @@ func requireType[E error](t testing.TB, err error) {
 
 // noRetry makes a client show what one attempt does.
 func noRetry(o *sqs.Options) { o.Retryer = aws.NopRetryer{} }
-
-var errNoAnswer = errors.New("no answer")
 
 // doFunc is an HTTP client.
 type doFunc func(*http.Request) (*http.Response, error)

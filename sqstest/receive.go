@@ -385,9 +385,13 @@ func (r *receiveMessageRequest) namesSystem(name string) bool {
 }
 
 func (r *receiveMessageRequest) wantsEvery() bool {
-	return slices.Contains(r.MessageAttributeNames, "All") || slices.Contains(r.MessageAttributeNames, ".*")
+	return slices.ContainsFunc(r.MessageAttributeNames, func(name string) bool {
+		return name == "All" || name == ".*" || name == "*"
+	})
 }
 
+// wants tells whether an attribute was asked for by its name or by what its name begins
+// with: "a.*" asks for "a.b" and for "ab".
 func (r *receiveMessageRequest) wants(attribute string) bool {
 	return slices.ContainsFunc(r.MessageAttributeNames, func(name string) bool {
 		prefix, isPrefix := strings.CutSuffix(name, ".*")

@@ -35,9 +35,8 @@ func (s *Service) AWSConfig() aws.Config {
 // Client is a client on [Service.AWSConfig].
 func (s *Service) Client() *sqs.Client { return sqs.NewFromConfig(s.AWSConfig()) }
 
-// hideWriteTo hides the WriteTo of request bodies: see the package documentation. In
-// process it makes no difference, but a copy of the configuration may be given another
-// transport.
+// hideWriteTo hides the WriteTo of request bodies from net/http: see the package
+// documentation. In process, where net/http writes nothing, it makes no difference.
 type hideWriteTo struct{ http.RoundTripper }
 
 func (t hideWriteTo) RoundTrip(r *http.Request) (*http.Response, error) {
