@@ -11,6 +11,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 
 	watermillsqs "github.com/watermill-contrib/watermill-sqs"
@@ -89,6 +91,12 @@ func (h *harness) settled() []watermillsqs.Settlement {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]watermillsqs.Settlement(nil), h.settlements...)
+}
+
+func (h *harness) lost() []watermillsqs.LeaseLoss {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]watermillsqs.LeaseLoss(nil), h.losses...)
 }
 
 func (h *harness) subscriber(config watermillsqs.SubscriberConfig) *watermillsqs.Subscriber {
@@ -238,4 +246,10 @@ func (w *logWith) Debug(msg string, fields watermill.LogFields) { w.l.Debug(msg,
 func (w *logWith) Trace(msg string, fields watermill.LogFields) { w.l.Trace(msg, w.fields.Add(fields)) }
 func (w *logWith) With(fields watermill.LogFields) watermill.LoggerAdapter {
 	return &logWith{l: w.l, fields: w.fields.Add(fields)}
+}
+
+func changeVisibilityInput(queueURL, receipt string, seconds int32) *sqs.ChangeMessageVisibilityInput {
+	return &sqs.ChangeMessageVisibilityInput{
+		QueueUrl: aws.String(queueURL), ReceiptHandle: aws.String(receipt), VisibilityTimeout: seconds,
+	}
 }

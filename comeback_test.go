@@ -1,0 +1,160 @@
+package watermillsqs_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	watermillsqs "github.com/watermill-contrib/watermill-sqs"
+	"github.com/watermill-contrib/watermill-sqs/sqstest"
+)
+
+// The cases of a message that comes back to the process that still has it.
+
+// Undecided: the newest receipt counts, and the message is not handed out again.
+func TestComebackUndecided(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("in", nil)
+		h.publish("in", "a")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		msg := h.next(messages)
+		// Somebody makes it visible; our own poll gets it.
+		makeVisible(h, q)
+		h.none(messages, time.Minute)
+		facts, ok := watermillsqs.DeliveryFromContext(msg.Context())
+		require.True(t, ok)
+		assert.Equal(t, 2, facts.ReceiveCount)
+		assert.NoError(t, msg.Context().Err())
+		msg.Ack()
+		synctest.Wait()
+		assert.Equal(t, 0, q.Len(), "deleted under the newest receipt")
+		assert.Equal(t, 1, h.deletes())
+	})
+}
+
+// Its delete hangs or fails: it is deleted under the new receipt, not handled again.
+func TestComebackAcked(t *testing.T) {
+	for name, effect := range map[string]sqstest.Effect{
+		"under way":   sqstest.Hang(),
+		"unconfirmed": sqstest.Error(500, "InternalError", "down"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *harness) {
+				q := h.queue("in", map[string]string{"VisibilityTimeout": "10"})
+				h.publish("in", "a")
+				fault := h.service.Inject(sqstest.Fault{Action: "DeleteMessage", Effect: effect})
+				_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+				h.next(messages).Ack()
+				time.Sleep(9900 * time.Millisecond)
+				fault.Remove()
+				h.none(messages, time.Minute)
+				assert.Equal(t, 0, q.Len())
+			})
+		})
+	}
+}
+
+// Its retry is under way, in effect but not answered: it is a fresh delivery, and
+// the old retry is not sent again.
+func TestComebackRetried(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("in", nil)
+		h.publish("in", "a")
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Times: 1, Effect: sqstest.HangAfter()})
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		h.next(messages).Nack()
+		again := h.next(messages)
+		facts, _ := watermillsqs.DeliveryFromContext(again.Context())
+		assert.Equal(t, 2, facts.ReceiveCount)
+		time.Sleep(14 * time.Second) // before it is extended, after the old call gave up or not
+		assert.Equal(t, []int32{0}, h.changes())
+		again.Ack()
+		time.Sleep(time.Minute)
+		assert.Equal(t, 0, q.Len())
+		require.Len(t, h.settled(), 2)
+		for _, settled := range h.settled() {
+			assert.NoError(t, settled.Err)
+		}
+	})
+}
+
+// After a lost lease it is handed out once the old handler has said its verdict,
+// and deleted if that was an ack.
+func TestComebackAfterLoss(t *testing.T) {
+	for _, ack := range []bool{true, false} {
+		bubble(t, func(t *testing.T, h *harness) {
+			q := h.queue("in", nil)
+			h.publish("in", "a")
+			fault := h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Effect: sqstest.Error(500, "InternalError", "down")})
+			_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+			msg := h.next(messages)
+			<-msg.Context().Done()
+			fault.Remove()
+			time.Sleep(time.Second) // received again
+			count := q.Messages()[0].ReceiveCount
+			assert.Greater(t, count, 1)
+			h.none(messages, 10*time.Minute) // and kept, its lease extended
+			assert.Equal(t, count, q.Messages()[0].ReceiveCount)
+			if ack {
+				msg.Ack()
+				h.none(messages, 10*time.Minute)
+				assert.Equal(t, 0, q.Len())
+				return
+			}
+			msg.Nack()
+			again := h.next(messages)
+			again.Ack()
+			synctest.Wait()
+			assert.Equal(t, 0, q.Len())
+		})
+	}
+}
+
+// An ack after the lease was lost tries one delete, and is remembered.
+func TestAckAfterLossIsRemembered(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("in", nil)
+		h.publish("in", "a")
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Times: 1, Effect: sqstest.InvalidateReceipt()})
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		msg := h.next(messages)
+		<-msg.Context().Done()
+		msg.Ack()
+		synctest.Wait()
+		assert.Equal(t, 1, h.deletes(), "one delete is tried")
+		assert.Equal(t, 1, q.Len(), "somebody else has it")
+		h.none(messages, time.Hour) // it comes back when that receipt's time is over
+		assert.Equal(t, 0, q.Len())
+		assert.Equal(t, 2, h.deletes())
+	})
+}
+
+// Two subscriptions of a connection to one queue have one entry a message.
+func TestComebackToAnotherSubscription(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("in", nil)
+		h.publish("in", "a")
+		_, one := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 1}, "in")
+		msg := h.next(one)
+		_, two := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		makeVisible(h, q)
+		h.none(two, time.Minute)
+		msg.Ack()
+		synctest.Wait()
+		assert.Equal(t, 0, q.Len())
+	})
+}
+
+// makeVisible ends the visibility timeout of everything in the queue, as another
+// holder of the receipts could.
+func makeVisible(h *harness, q *sqstest.Queue) {
+	h.t.Helper()
+	for _, msg := range q.Messages() {
+		_, err := h.service.Client().ChangeMessageVisibility(h.t.Context(), changeVisibilityInput(q.URL(), msg.Receipt, 0))
+		require.NoError(h.t, err)
+	}
+	h.service.ResetCalls()
+}
