@@ -71,7 +71,7 @@ func (c SubscriberConfig) withDefaults() SubscriberConfig {
 		c.MaxInFlight = defaultMaxInFlight
 	}
 	if c.MaxExtension == 0 {
-		c.MaxExtension = maxHold
+		c.MaxExtension = maxVisibility
 	}
 	if c.CloseTimeout == 0 {
 		c.CloseTimeout = defaultCloseTimeout
@@ -95,7 +95,7 @@ func (c SubscriberConfig) validate() error {
 		return fmt.Errorf("%w: SubscriberConfig.MaxInFlight is %d, must be at least 1 (0 is the default, %d)",
 			ErrInvalidConfig, c.MaxInFlight, defaultMaxInFlight)
 	}
-	if c.MaxExtension > maxHold {
+	if c.MaxExtension > maxVisibility {
 		return fmt.Errorf("%w: SubscriberConfig.MaxExtension is %v, must be at most 12h, which is what SQS allows",
 			ErrInvalidConfig, c.MaxExtension)
 	}

@@ -69,10 +69,16 @@ type Connection struct {
 	state         connectionState
 	connecting    chan struct{} // closed when the Connect under way has ended
 	clients       *clients
-	subscriptions map[*subscription]struct{}
+	subscriptions map[drainer]struct{}
 	inFlight      map[string]*inFlight // by queue URL
 	idleEpoch     uint64               // how often the last subscription has ended
 	closed        chan struct{}        // closed when Close has finished
+}
+
+// drainer is what a connection knows of a subscription.
+type drainer interface {
+	end()                     // begins the drain; idempotent
+	drained() <-chan struct{} // closed when nothing of it runs any more
 }
 
 type connectionState int
@@ -90,7 +96,7 @@ const (
 func NewConnection(config Config) *Connection {
 	return &Connection{
 		config:        config,
-		subscriptions: make(map[*subscription]struct{}),
+		subscriptions: make(map[drainer]struct{}),
 		inFlight:      make(map[string]*inFlight),
 		closed:        make(chan struct{}),
 	}
@@ -172,17 +178,17 @@ func (c *Connection) Close() error {
 		return nil
 	}
 	c.state = stateClosing
-	open := make([]*subscription, 0, len(c.subscriptions))
+	open := make([]drainer, 0, len(c.subscriptions))
 	for s := range c.subscriptions {
 		open = append(open, s)
 	}
 	c.mu.Unlock()
 
 	for _, s := range open {
-		s.stop()
+		s.end()
 	}
 	for _, s := range open {
-		<-s.done
+		<-s.drained()
 	}
 
 	c.mu.Lock()
@@ -228,7 +234,7 @@ func (c *Connection) forSubscribe() (*clients, error) {
 
 // add registers a subscription, from before its first call on, so that Close
 // always waits for it.
-func (c *Connection) add(s *subscription) error {
+func (c *Connection) add(s drainer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch c.state {
@@ -242,7 +248,7 @@ func (c *Connection) add(s *subscription) error {
 	}
 }
 
-func (c *Connection) remove(s *subscription) {
+func (c *Connection) remove(s drainer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.subscriptions, s)

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 
 	watermillsqs "github.com/watermill-contrib/watermill-sqs"
@@ -252,4 +253,28 @@ func changeVisibilityInput(queueURL, receipt string, seconds int32) *sqs.ChangeM
 	return &sqs.ChangeMessageVisibilityInput{
 		QueueUrl: aws.String(queueURL), ReceiptHandle: aws.String(receipt), VisibilityTimeout: seconds,
 	}
+}
+
+func deleteQueueInput(queueURL string) *sqs.DeleteQueueInput {
+	return &sqs.DeleteQueueInput{QueueUrl: aws.String(queueURL)}
+}
+
+// sendInput is a foreign message with one attribute.
+func sendInput(queueURL, body, attribute, value string) *sqs.SendMessageInput {
+	return &sqs.SendMessageInput{
+		QueueUrl: aws.String(queueURL), MessageBody: aws.String(body),
+		MessageAttributes: map[string]types.MessageAttributeValue{attribute: {DataType: aws.String("String"), StringValue: aws.String(value)}},
+	}
+}
+
+func setAttribute(h *harness, q *sqstest.Queue, name, value string) {
+	h.t.Helper()
+	_, err := h.service.Client().SetQueueAttributes(h.t.Context(), &sqs.SetQueueAttributesInput{
+		QueueUrl: aws.String(q.URL()), Attributes: map[string]string{name: value},
+	})
+	require.NoError(h.t, err)
+}
+
+func redrivePolicy(dlq *sqstest.Queue, maxReceiveCount int) string {
+	return fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, dlq.ARN(), maxReceiveCount)
 }

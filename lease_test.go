@@ -164,6 +164,7 @@ func TestLeaseLostByError(t *testing.T) {
 		<-msg.Context().Done()
 		assert.Equal(t, 15*time.Second, time.Since(start))
 		assert.ErrorIs(t, context.Cause(msg.Context()), watermillsqs.ErrLeaseLost)
+		synctest.Wait()
 		assert.Len(t, h.log.matching("lease of a message is lost"), 1)
 		msg.Nack()
 		synctest.Wait()

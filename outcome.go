@@ -1,7 +1,6 @@
 package watermillsqs
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -105,60 +104,6 @@ func (c *cell) get() verdict {
 	return c.verdict
 }
 
-// Retry records that the message is to be received again at once
-// (ChangeMessageVisibility with 0), whatever backoff the subscriber has. It takes
-// effect when the message is nacked, that is when the handler returns an error;
-// a message that is acked is deleted all the same.
-//
-// The last verdict before the Ack or Nack wins. On a message that did not come
-// from this library it only sets metadata.
-func Retry(msg *message.Message) { record(msg, verdict{outcome: Retried}) }
-
-// RetryAfter records that the message is to be received again after d: the delay
-// is rounded up to whole seconds and sent as ChangeMessageVisibility, so the
-// message never leaves the queue and nobody waits for it. What would end later
-// than 12 hours after the message was received is shortened to that, with a
-// warning. d ≤ 0 is a plain [Retry].
-//
-// Like Retry it takes effect when the message is nacked.
-func RetryAfter(msg *message.Message, d time.Duration) {
-	record(msg, verdict{outcome: Retried, after: max(d, 0)})
-}
-
-// Drop records that the message is not to be received again. It takes effect
-// whether the message is acked or nacked: the message is deleted, or, where the
-// queue has a redrive policy and the message has been received maxReceiveCount
-// times, given back so that SQS moves it to the dead-letter queue.
-func Drop(msg *message.Message) { record(msg, verdict{outcome: Dropped}) }
-
-func record(msg *message.Message, v verdict) {
-	if d := deliveryFrom(msg.Context()); d != nil {
-		d.cell.set(v)
-	}
-	if msg.Metadata == nil {
-		msg.Metadata = make(message.Metadata, 2)
-	}
-	delete(msg.Metadata, RetryAfterKey)
-	if v.outcome == Dropped {
-		msg.Metadata.Set(OutcomeKey, outcomeDrop)
-		return
-	}
-	msg.Metadata.Set(OutcomeKey, outcomeRetry)
-	if v.after > 0 {
-		msg.Metadata.Set(RetryAfterKey, v.after.String())
-	}
-}
-
-// forget makes a delivery start clean: what an earlier run of the handler said no
-// longer counts.
-func forgetVerdict(msg *message.Message) {
-	if d := deliveryFrom(msg.Context()); d != nil {
-		d.cell.set(verdict{})
-	}
-	delete(msg.Metadata, OutcomeKey)
-	delete(msg.Metadata, RetryAfterKey)
-}
-
 // verdictInMetadata reads a verdict that was set by hand. It is called only after
 // a Nack, when nobody writes the metadata any more.
 func verdictInMetadata(metadata message.Metadata) (verdict, error) {
@@ -204,48 +149,4 @@ func delayInMetadata(metadata message.Metadata) (d time.Duration, set bool) {
 		}
 	}
 	return 0, false
-}
-
-// Delivery holds the facts of one receipt of a message.
-type Delivery struct {
-	// Queue is the name of the queue.
-	Queue string
-	// MessageID is the id that SQS gave the message.
-	MessageID string
-	// ReceiveCount is the number of this delivery, 1 for the first
-	// (ApproximateReceiveCount). Every receive counts, expired leases included,
-	// not only the retries that a handler asked for.
-	ReceiveCount int
-	// GroupID is the message group id, "" if there is none (MessageGroupId).
-	GroupID string
-	// SentAt is when the message was sent (SentTimestamp).
-	SentAt time.Time
-	// FirstReceivedAt is when the message was first received by anybody
-	// (ApproximateFirstReceiveTimestamp).
-	FirstReceivedAt time.Time
-	// ReceivedAt is when this process received it, by its own clock.
-	ReceivedAt time.Time
-	// LeaseEnd is when the message becomes visible to others unless it is
-	// extended before, by this process's clock. It is optimistic by the time that
-	// the answer of SQS took. It moves while the handler runs.
-	LeaseEnd time.Time
-}
-
-type deliveryKey struct{}
-
-func deliveryFrom(ctx context.Context) *delivery {
-	d, _ := ctx.Value(deliveryKey{}).(*delivery)
-	return d
-}
-
-// DeliveryFromContext returns the facts of the delivery that ctx belongs to: the
-// context of a message that a [Subscriber] delivered, or a child of it. The facts
-// are those of now: if the message was received again while its handler was still
-// running, they are those of the newest receipt.
-func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
-	d := deliveryFrom(ctx)
-	if d == nil {
-		return Delivery{}, false
-	}
-	return d.facts(), true
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -176,6 +177,26 @@ func getQueueURL(ctx context.Context, clients *clients, id queueID) (string, err
 	}
 	return rebase(*out.QueueUrl, clients.endpoint), nil
 }
+
+// boundQueue is the queue of a subscription, as it was found.
+type boundQueue struct {
+	clients    *clients
+	id         queueID
+	visibility time.Duration // of each receive and extension
+
+	// Both may change while the subscription is open.
+	currentURL atomic.Pointer[string]
+	policy     atomic.Pointer[redrivePolicy] // nil for none
+}
+
+func newBoundQueue(clients *clients, id queueID, queueURL string, facts queueFacts) *boundQueue {
+	q := &boundQueue{clients: clients, id: id, visibility: facts.visibility}
+	q.currentURL.Store(&queueURL)
+	q.policy.Store(facts.redrive)
+	return q
+}
+
+func (q *boundQueue) url() string { return *q.currentURL.Load() }
 
 // queueFacts is what a subscription needs to know of its queue.
 type queueFacts struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -31,6 +32,35 @@ const (
 // newer delivery carries on.
 var errReceivedAgain = errors.New("watermillsqs: the message has been received again")
 
+// settler turns verdicts into calls, for one subscription.
+type settler struct {
+	queue   *boundQueue
+	held    *inFlight
+	backoff func(receiveCount int) time.Duration // nil for none
+	hooks   Hooks
+	log     watermill.LoggerAdapter
+	ctx     context.Context // of the calls
+
+	deletes *batcher[*settlement]
+	changes *batcher[*settlement]
+
+	policyMu     sync.Mutex // guards policyReadAt
+	policyReadAt time.Time
+}
+
+func newSettler(ctx context.Context, queue *boundQueue, held *inFlight, backoff func(int) time.Duration, hooks Hooks, log watermill.LoggerAdapter) *settler {
+	s := &settler{queue: queue, held: held, backoff: backoff, hooks: hooks, log: log, ctx: ctx}
+	s.deletes = &batcher[*settlement]{calls: settleCalls, send: s.sendDeletes}
+	s.changes = &batcher[*settlement]{calls: settleCalls, send: s.sendChanges}
+	return s
+}
+
+// wait returns when no call is under way. Everything has been settled.
+func (s *settler) wait() {
+	s.deletes.wait()
+	s.changes.wait()
+}
+
 // plan is what becomes of a delivery: the outcome and the call behind it.
 type plan struct {
 	outcome Outcome
@@ -41,7 +71,9 @@ type plan struct {
 
 // planFor turns the handler's Ack or Nack, and what it recorded before, into a
 // plan. It may call SQS, to read the redrive policy again.
-func (s *subscription) planFor(d *delivery, acked bool) plan {
+//
+// cancelled says that the subscription has cancelled the handler.
+func (s *settler) planFor(d *delivery, acked, cancelled bool) plan {
 	v := d.cell.get()
 	if acked {
 		// Whatever else was recorded, somebody took the error for handled. The
@@ -61,7 +93,7 @@ func (s *subscription) planFor(d *delivery, acked bool) plan {
 	switch {
 	case v.outcome == Dropped:
 		return s.planDrop(d)
-	case s.messageContext.Err() != nil:
+	case cancelled:
 		// We cancelled the handler; its failure says nothing about the message.
 		return plan{outcome: Retried}
 	case v.outcome == Retried:
@@ -70,8 +102,8 @@ func (s *subscription) planFor(d *delivery, acked bool) plan {
 	if after, set := delayInMetadata(d.msg.Metadata); set {
 		return plan{outcome: Retried, after: after}
 	}
-	if s.config.Backoff != nil {
-		return plan{outcome: Retried, after: s.config.Backoff(d.newestReceipt().count)}
+	if s.backoff != nil {
+		return plan{outcome: Retried, after: s.backoff(d.newestReceipt().count)}
 	}
 	return plan{outcome: Retried}
 }
@@ -79,9 +111,9 @@ func (s *subscription) planFor(d *delivery, acked bool) plan {
 // planDrop deletes, unless the queue has a redrive policy and the message has used
 // up its receives: then the next receive moves it to the dead-letter queue, which
 // a delete would prevent.
-func (s *subscription) planDrop(d *delivery) plan {
+func (s *settler) planDrop(d *delivery) plan {
 	count := d.newestReceipt().count
-	policy := s.policy.Load()
+	policy := s.queue.policy.Load()
 	if policy != nil && count > policy.maxReceiveCount {
 		// Received more often than allowed, so SQS did not move it: the policy was
 		// changed, or its dead-letter queue is out of reach.
@@ -94,8 +126,8 @@ func (s *subscription) planDrop(d *delivery) plan {
 		return plan{outcome: Dropped}
 	}
 	after := time.Second
-	if s.config.Backoff != nil {
-		after = max(after, s.config.Backoff(count))
+	if s.backoff != nil {
+		after = max(after, s.backoff(count))
 	}
 	s.log.Error("A dropped message was received more often than the redrive policy allows and SQS has not moved it; it is given back",
 		fmt.Errorf("received %d times, maxReceiveCount is %d, is dead-letter queue %s there?", count, policy.maxReceiveCount, policy.deadLetterARN),
@@ -104,7 +136,7 @@ func (s *subscription) planDrop(d *delivery) plan {
 }
 
 // readPolicyAgain reads the redrive policy, at most once a minute.
-func (s *subscription) readPolicyAgain() *redrivePolicy {
+func (s *settler) readPolicyAgain() *redrivePolicy {
 	s.policyMu.Lock()
 	fresh := s.policyReadAt.IsZero() || time.Since(s.policyReadAt) >= policyMemory
 	if fresh {
@@ -112,9 +144,9 @@ func (s *subscription) readPolicyAgain() *redrivePolicy {
 	}
 	s.policyMu.Unlock()
 	if fresh {
-		ctx, cancel := context.WithTimeout(s.callContext, maxAttempt)
+		ctx, cancel := context.WithTimeout(s.ctx, maxAttempt)
 		defer cancel()
-		facts, err := describe(ctx, s.clients, s.queueURL())
+		facts, err := describe(ctx, s.queue.clients, s.queue.url())
 		switch {
 		case err == nil:
 			err = facts.denied
@@ -124,15 +156,16 @@ func (s *subscription) readPolicyAgain() *redrivePolicy {
 		if err != nil {
 			s.log.Error("Reading the redrive policy again failed; the one that is known counts", err, nil)
 		} else {
-			s.policy.Store(facts.redrive)
+			s.queue.policy.Store(facts.redrive)
 		}
 	}
-	return s.policy.Load()
+	return s.queue.policy.Load()
 }
 
 // settle decides a delivery and carries the decision out. It is called exactly
-// once per delivery, by the goroutine that serves it.
-func (s *subscription) settle(d *delivery, p plan) {
+// once per delivery, by the goroutine that serves it. clear, if not nil, is waited
+// for before the message is made visible.
+func (s *settler) settle(d *delivery, p plan, clear <-chan struct{}) {
 	decided := time.Now()
 	held := decided.Sub(d.newestReceipt().receivedAt)
 	lost, again := s.held.decide(d, p.outcome, p.removes)
@@ -142,7 +175,6 @@ func (s *subscription) settle(d *delivery, p plan) {
 	var err error
 	switch {
 	case p.outcome == Unfinished:
-		s.keeper.release(d)
 		err = p.err
 	case lost && !p.removes:
 		// Nothing to give back: it is visible already, or somebody else's.
@@ -158,12 +190,10 @@ func (s *subscription) settle(d *delivery, p plan) {
 	case p.removes:
 		err = s.carryOut(s.deletes, d, 0)
 	default:
-		if p.after < pollGrace && s.stopped.Err() != nil {
-			// A poll of our own that is still under way would receive it again and
-			// use up one of its receives.
-			<-s.pollsDone
+		if clear != nil {
+			<-clear
 		}
-		s.keeper.quiesce(s.callContext, d)
+		d.quiesce(s.ctx)
 		err = s.carryOut(s.changes, d, p.after)
 		if errors.Is(err, errReceivedAgain) {
 			err = nil // visible it was
@@ -173,7 +203,7 @@ func (s *subscription) settle(d *delivery, p plan) {
 	s.settled(d, p, held, time.Since(decided), err)
 }
 
-func (s *subscription) settled(d *delivery, p plan, held, took time.Duration, err error) {
+func (s *settler) settled(d *delivery, p plan, held, took time.Duration, err error) {
 	fields := watermill.LogFields{"message_id": d.id, "receive_count": d.newestReceipt().count, "outcome": p.outcome.String()}
 	switch {
 	case err == nil:
@@ -185,7 +215,7 @@ func (s *subscription) settled(d *delivery, p plan, held, took time.Duration, er
 	default:
 		s.log.Error("Settling a message failed: it returns when its lease ends", err, fields)
 	}
-	if hook := s.config.Hooks.Settled; hook != nil {
+	if hook := s.hooks.Settled; hook != nil {
 		hook(Settlement{
 			Queue: d.queue, MessageID: d.id, ReceiveCount: d.newestReceipt().count,
 			Outcome: p.outcome, Delay: p.after, Held: held, Duration: took, Err: err,
@@ -201,7 +231,7 @@ type settlement struct {
 }
 
 // send makes one attempt.
-func (s *subscription) send(via *batcher[*settlement], d *delivery, after time.Duration) error {
+func (s *settler) send(via *batcher[*settlement], d *delivery, after time.Duration) error {
 	attempt := &settlement{d: d, after: after, answered: make(chan error, 1)}
 	via.add(attempt)
 	return <-attempt.answered
@@ -209,7 +239,7 @@ func (s *subscription) send(via *batcher[*settlement], d *delivery, after time.D
 
 // carryOut tries until SQS has confirmed the settlement, refuses it for good, or
 // the lease is over.
-func (s *subscription) carryOut(via *batcher[*settlement], d *delivery, after time.Duration) error {
+func (s *settler) carryOut(via *batcher[*settlement], d *delivery, after time.Duration) error {
 	const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
 	for attempt := 0; ; attempt++ {
 		err := s.send(via, d, after)
@@ -224,7 +254,7 @@ func (s *subscription) carryOut(via *batcher[*settlement], d *delivery, after ti
 		s.log.Debug("A settlement failed and is tried again", watermill.LogFields{"message_id": d.id, "error": err.Error()})
 		select {
 		case <-time.After(pause):
-		case <-s.callContext.Done():
+		case <-s.ctx.Done():
 			return err
 		}
 	}
@@ -232,7 +262,7 @@ func (s *subscription) carryOut(via *batcher[*settlement], d *delivery, after ti
 
 // board takes what is to be sent now: from here on the deliveries are not extended
 // any more. Those that have been received again since are left out.
-func (s *subscription) board(batch []*settlement) (boarded []*settlement, receipts []receipt, timeout time.Duration) {
+func (s *settler) board(batch []*settlement) (boarded []*settlement, receipts []receipt, timeout time.Duration) {
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()
 	now := time.Now()
@@ -243,7 +273,7 @@ func (s *subscription) board(batch []*settlement) (boarded []*settlement, receip
 			attempt.answered <- errReceivedAgain
 			continue
 		}
-		s.keeper.releaseLocked(d)
+		d.unlease()
 		boarded = append(boarded, attempt)
 		receipts = append(receipts, d.receipt)
 		if now.Before(d.receipt.leaseEnd) {
@@ -255,7 +285,7 @@ func (s *subscription) board(batch []*settlement) (boarded []*settlement, receip
 	return boarded, receipts, timeout
 }
 
-func (s *subscription) sendDeletes(batch []*settlement) {
+func (s *settler) sendDeletes(batch []*settlement) {
 	batch, receipts, timeout := s.board(batch)
 	if len(batch) == 0 {
 		return
@@ -264,14 +294,14 @@ func (s *subscription) sendDeletes(batch []*settlement) {
 	for i, r := range receipts {
 		handles[i] = r.handle
 	}
-	ctx, cancel := context.WithTimeout(s.callContext, timeout)
+	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
-	for i, err := range deleteMessages(ctx, s.clients, s.queueURL(), handles) {
+	for i, err := range deleteMessages(ctx, s.queue.clients, s.queue.url(), handles) {
 		batch[i].answered <- err
 	}
 }
 
-func (s *subscription) sendChanges(batch []*settlement) {
+func (s *settler) sendChanges(batch []*settlement) {
 	batch, receipts, timeout := s.board(batch)
 	if len(batch) == 0 {
 		return
@@ -287,9 +317,9 @@ func (s *subscription) sendChanges(batch []*settlement) {
 		}
 		changes[i] = visibilityChange{handle: receipts[i].handle, seconds: seconds}
 	}
-	ctx, cancel := context.WithTimeout(s.callContext, timeout)
+	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
-	for i, err := range changeVisibility(ctx, s.clients, s.queueURL(), changes) {
+	for i, err := range changeVisibility(ctx, s.queue.clients, s.queue.url(), changes) {
 		batch[i].answered <- err
 	}
 }
@@ -302,7 +332,7 @@ func visibilitySeconds(after, left time.Duration) (seconds int32, cut bool) {
 		return 0, false
 	}
 	left = max(left.Truncate(time.Second), 0)
-	after = min(after, 2*maxHold) // far enough from where rounding up overflows
+	after = min(after, 2*maxVisibility) // far enough from where rounding up overflows
 	if rounded := after.Truncate(time.Second); rounded < after {
 		after = rounded + time.Second
 	}
@@ -313,9 +343,9 @@ func visibilitySeconds(after, left time.Duration) (seconds int32, cut bool) {
 }
 
 // undecodableDelay is after how long a message that cannot be decoded comes back.
-func (s *subscription) undecodableDelay(receiveCount int) time.Duration {
-	if s.config.Backoff != nil {
-		if after := s.config.Backoff(receiveCount); after > 0 {
+func (s *settler) undecodableDelay(receiveCount int) time.Duration {
+	if s.backoff != nil {
+		if after := s.backoff(receiveCount); after > 0 {
 			return after
 		}
 	}

@@ -63,7 +63,7 @@ func NewSubscriber(conn *Connection, config SubscriberConfig, logger watermill.L
 // Errors: ErrNotConnected, ErrClosed, ErrInvalidConfig and ErrInvalidQueue
 // (wrapped), or what SQS answered.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	sub := newSubscription(ctx, s, topic)
+	sub := newSubscription(ctx, topic, &s.config)
 	if err := s.register(sub); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	defer cancel()
 	defer context.AfterFunc(sub.stopped, cancel)()
 
-	found, err := s.find(setUp, sub.topic)
+	queue, err := s.find(setUp, topic)
 	if err == nil && sub.stopped.Err() != nil {
 		err = ErrClosed
 	}
@@ -80,10 +80,12 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		if sub.stopped.Err() != nil && ctx.Err() == nil {
 			err = errors.Join(ErrClosed, err)
 		}
-		sub.discard()
+		s.unregister(sub)
+		close(sub.done)
 		return nil, err
 	}
-	sub.start(ctx, found)
+	log := s.log.With(watermill.LogFields{"topic": topic, "queue": queue.id.name})
+	sub.start(ctx, queue, s.conn.holdings(queue.url()), log, func() { s.unregister(sub) })
 	return sub.out, nil
 }
 
@@ -147,27 +149,19 @@ func (s *Subscriber) unregister(sub *subscription) {
 	s.conn.remove(sub)
 }
 
-// found is the queue of a subscription, looked up and checked.
-type found struct {
-	clients *clients
-	id      queueID
-	url     string
-	facts   queueFacts // with the visibility timeout to use
-}
-
 // find is all that is done for a topic before receiving.
-func (s *Subscriber) find(ctx context.Context, topic string) (found, error) {
+func (s *Subscriber) find(ctx context.Context, topic string) (*boundQueue, error) {
 	clients, err := s.conn.forSubscribe()
 	if err != nil {
-		return found{}, err
+		return nil, err
 	}
 	id, err := parseTopic(topic, clients.region, s.config.QueueName)
 	if err != nil {
-		return found{}, err
+		return nil, err
 	}
 	queue := s.config.queue(topic)
 	if clients.pollTimeout > 0 && clients.pollTimeout <= queue.Wait {
-		return found{}, fmt.Errorf("%w: queue %q: the HTTP client gives up an attempt after %v, which must be longer than Wait, %v: every long poll would fail",
+		return nil, fmt.Errorf("%w: queue %q: the HTTP client gives up an attempt after %v, which must be longer than Wait, %v: every long poll would fail",
 			ErrInvalidConfig, id.name, clients.pollTimeout, queue.Wait)
 	}
 	var create *creation
@@ -177,7 +171,7 @@ func (s *Subscriber) find(ctx context.Context, topic string) (found, error) {
 
 	queueURL, created, err := s.conn.queues.resolve(ctx, clients, id, create)
 	if err != nil {
-		return found{}, err
+		return nil, err
 	}
 	facts, err := describe(ctx, clients, queueURL)
 	if created && isQueueMissing(err) {
@@ -186,14 +180,14 @@ func (s *Subscriber) find(ctx context.Context, topic string) (found, error) {
 		// The cached URL is of a queue that has been deleted since.
 		s.conn.queues.forget(id, queueURL)
 		if queueURL, created, err = s.conn.queues.resolve(ctx, clients, id, create); err != nil {
-			return found{}, err
+			return nil, err
 		}
 		if facts, err = describe(ctx, clients, queueURL); created && isQueueMissing(err) {
 			facts, err = assumedFacts(*create)
 		}
 	}
 	if err != nil {
-		return found{}, err
+		return nil, err
 	}
 
 	log := s.log.With(watermill.LogFields{"topic": topic, "queue": id.name})
@@ -202,7 +196,7 @@ func (s *Subscriber) find(ctx context.Context, topic string) (found, error) {
 	}
 	switch {
 	case facts.denied != nil && queue.Visibility == 0:
-		return found{}, fmt.Errorf("watermillsqs: queue %q: its visibility timeout cannot be read; allow sqs:GetQueueAttributes or set Queue.Visibility: %w",
+		return nil, fmt.Errorf("watermillsqs: queue %q: its visibility timeout cannot be read; allow sqs:GetQueueAttributes or set Queue.Visibility: %w",
 			id.name, facts.denied)
 	case facts.denied != nil:
 		log.Error("The redrive policy cannot be read: a dropped message is deleted, it never goes to a dead-letter queue", facts.denied, nil)
@@ -211,12 +205,12 @@ func (s *Subscriber) find(ctx context.Context, topic string) (found, error) {
 		facts.visibility = queue.Visibility
 	}
 	if facts.visibility < minVisibility {
-		return found{}, fmt.Errorf("%w: queue %q has a visibility timeout of 0, so every received message would be received again at once; set Queue.Visibility or the queue's VisibilityTimeout",
+		return nil, fmt.Errorf("%w: queue %q has a visibility timeout of 0, so every received message would be received again at once; set Queue.Visibility or the queue's VisibilityTimeout",
 			ErrInvalidQueue, id.name)
 	}
 	if facts.redrive != nil && s.config.Backoff == nil {
 		log.Info("The queue has a redrive policy and the subscriber has no Backoff: a short outage can empty the queue into its dead-letter queue",
 			watermill.LogFields{"level": "warning", "max_receive_count": facts.redrive.maxReceiveCount})
 	}
-	return found{clients: clients, id: id, url: queueURL, facts: facts}, nil
+	return newBoundQueue(clients, id, queueURL, facts), nil
 }

@@ -4,18 +4,16 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
 const (
-	// pollGrace is how long a poll under way may go on when the subscription ends:
-	// an answer that is already on its way still arrives, and what it brings is
-	// given back instead of being invisible for a whole visibility timeout.
-	pollGrace = time.Second
 	// verdictGrace is how long verdicts still count after the contexts of the
 	// messages were cancelled.
 	verdictGrace = time.Second
@@ -26,100 +24,72 @@ const (
 // subscription is one open Subscribe: a queue, an output channel, and everything
 // that runs for it.
 //
-// Its goroutines: pollers, one goroutine a message in hand (serve), the keeper of
-// leases, the workers of the two batchers, and drain, which waits for all of them
-// and closes out.
+// Its goroutines: the pollers of receiver, one a message in hand (serve), the keeper
+// of leases with its calls, the workers of the settler's batchers, and drain, which
+// waits for all of them and closes out.
 type subscription struct {
-	subscriber *Subscriber
-	config     *SubscriberConfig
-	topic      string
-	out        chan *message.Message
-	done       chan struct{} // closed last, after out
+	topic  string
+	config *SubscriberConfig
+	out    chan *message.Message
+	done   chan struct{} // closed last, after out
 
 	stop    context.CancelFunc // ends the subscription; idempotent
 	stopped context.Context    // done when it is to end
 
 	// The rest is set by start.
-	log        watermill.LoggerAdapter
-	clients    *clients
-	id         queueID
-	url        atomic.Pointer[string]
-	queue      Queue
-	visibility time.Duration
-	held       *inFlight
-	keeper     *keeper
-	deletes    *batcher[*settlement]
-	changes    *batcher[*settlement]
+	log      watermill.LoggerAdapter
+	queue    *boundQueue
+	held     *inFlight
+	receiver *receiver
+	keeper   *keeper
+	settler  *settler
+	leave    func() // of the subscriber and the connection
 
-	policy       atomic.Pointer[redrivePolicy]
-	policyMu     sync.Mutex // guards policyReadAt
-	policyReadAt time.Time
-
-	pollContext context.Context // of the polls; outlives the stop by pollGrace
-	endPolls    context.CancelFunc
-	permits     chan struct{}
-	pollersMu   sync.Mutex // guards pollers
-	pollers     int
-	pollsDone   chan struct{} // closed when the last poller has ended
-
-	messageContext context.Context // parent of the messages' contexts
-	endMessages    context.CancelCauseFunc
-	callContext    context.Context // of settlements and extensions: the stop does not cancel it
-	endCalls       context.CancelFunc
-	deliveries     sync.WaitGroup // one a message in hand; added to by pollers only
-	abandon        chan struct{}  // closed when verdicts no longer count
+	messages    context.Context // parent of the messages' contexts
+	endMessages context.CancelCauseFunc
+	endCalls    context.CancelFunc
+	deliveries  sync.WaitGroup // one a message in hand; added to by pollers only
+	abandon     chan struct{}  // closed when verdicts no longer count
 }
 
-func newSubscription(ctx context.Context, s *Subscriber, topic string) *subscription {
-	sub := &subscription{
-		subscriber: s,
-		config:     &s.config,
-		topic:      topic,
-		out:        make(chan *message.Message),
-		done:       make(chan struct{}),
+var _ drainer = (*subscription)(nil)
+
+func newSubscription(ctx context.Context, topic string, config *SubscriberConfig) *subscription {
+	s := &subscription{
+		topic:  topic,
+		config: config,
+		out:    make(chan *message.Message),
+		done:   make(chan struct{}),
 	}
-	sub.stopped, sub.stop = context.WithCancel(context.WithoutCancel(ctx))
-	return sub
+	s.stopped, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return s
 }
 
-// discard ends a subscription that was never started.
-func (s *subscription) discard() {
-	s.stop()
-	s.subscriber.unregister(s)
-	close(s.done)
-}
+func (s *subscription) end() { s.stop() }
 
-func (s *subscription) start(ctx context.Context, found found) {
-	s.log = s.subscriber.log.With(watermill.LogFields{"topic": s.topic, "queue": found.id.name})
-	s.clients, s.id = found.clients, found.id
-	s.url.Store(&found.url)
-	s.queue, s.visibility = s.config.queue(s.topic), found.facts.visibility
-	s.policy.Store(found.facts.redrive)
-	s.held = s.subscriber.conn.holdings(found.url)
-	s.keeper = newKeeper(s)
-	s.deletes = &batcher[*settlement]{calls: settleCalls, send: s.sendDeletes}
-	s.changes = &batcher[*settlement]{calls: settleCalls, send: s.sendChanges}
-	s.permits = make(chan struct{}, s.config.MaxInFlight)
-	for range s.config.MaxInFlight {
-		s.permits <- struct{}{}
-	}
-	s.pollsDone, s.abandon = make(chan struct{}), make(chan struct{})
+func (s *subscription) drained() <-chan struct{} { return s.done }
+
+func (s *subscription) start(ctx context.Context, queue *boundQueue, held *inFlight, log watermill.LoggerAdapter, leave func()) {
+	s.queue, s.held, s.log, s.leave = queue, held, log, leave
+	s.abandon = make(chan struct{})
 
 	// A router cancels ctx at once when it closes and then waits for its handlers,
 	// so nothing but the wish to stop comes from it.
 	values := context.WithoutCancel(ctx)
-	s.pollContext, s.endPolls = context.WithCancel(values)
-	s.messageContext, s.endMessages = context.WithCancelCause(values)
-	s.callContext, s.endCalls = context.WithCancel(values)
+	var calls context.Context
+	calls, s.endCalls = context.WithCancel(values)
+	s.messages, s.endMessages = context.WithCancelCause(values)
+	s.keeper = newKeeper(calls, queue, held, s.config.Hooks, log)
+	s.settler = newSettler(calls, queue, held, s.config.Backoff, s.config.Hooks, log)
+	s.receiver = newReceiver(values, s.stopped, queue, s.config.queue(s.topic), s.config.MaxInFlight, s.config.Hooks, log)
+	s.receiver.accept = s.accept
+	s.receiver.gone = s.fail
 
-	s.log.Info("Subscribed", watermill.LogFields{"visibility": s.visibility.String(), "max_in_flight": s.config.MaxInFlight})
-	s.pollers = 1
-	go s.poll()
+	log.Info("Subscribed", watermill.LogFields{"visibility": queue.visibility.String(), "max_in_flight": s.config.MaxInFlight})
+	s.receiver.start()
 	go s.keeper.run()
 	go s.drain(context.AfterFunc(ctx, s.stop))
 }
-
-func (s *subscription) queueURL() string { return *s.url.Load() }
 
 // drain waits for the subscription to be stopped and ends it in order.
 func (s *subscription) drain(forgetContext func() bool) {
@@ -132,11 +102,11 @@ func (s *subscription) drain(forgetContext func() bool) {
 	grace := time.NewTimer(max(s.config.CloseTimeout, 0))
 	defer grace.Stop()
 	var verdictLimit, flush <-chan time.Time
-	polls, settled := s.pollsDone, (chan struct{})(nil)
+	polls, settled := s.receiver.done, (chan struct{})(nil)
 	for waiting := true; waiting; {
 		select {
 		case <-pollLimit.C:
-			s.endPolls()
+			s.receiver.abandon()
 		case <-polls:
 			// Nothing is received any more, so what is in hand only gets less.
 			polls, settled = nil, make(chan struct{})
@@ -159,28 +129,117 @@ func (s *subscription) drain(forgetContext func() bool) {
 
 	// Everything is settled. An extension that is still under way is of no use.
 	s.endCalls()
-	close(s.keeper.end)
-	<-s.keeper.ended
-	s.deletes.wait()
-	s.changes.wait()
-	s.endPolls()
+	s.keeper.close()
+	s.settler.wait()
+	s.receiver.abandon()
 	s.endMessages(ErrClosed)
 	close(s.out)
-	s.subscriber.unregister(s)
+	s.leave()
 	s.log.Info("Subscription closed", nil)
 	close(s.done)
+}
+
+// fail ends the subscription because its queue is gone.
+func (s *subscription) fail(err error) {
+	s.log.Error("The queue is gone: the subscription ends and its channel is closed", fmt.Errorf("queue %q: %w", s.queue.id.name, err), nil)
+	s.stop()
+}
+
+// accept takes a received message in hand. It reports whether the message uses a
+// permit, which it does unless we hold it already.
+func (s *subscription) accept(msg types.Message, r receipt) bool {
+	d := &delivery{
+		id:         aws.ToString(msg.MessageId),
+		queue:      s.queue.id.name,
+		groupID:    msg.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)],
+		sentAt:     systemTime(msg, types.MessageSystemAttributeNameSentTimestamp),
+		firstAt:    systemTime(msg, types.MessageSystemAttributeNameApproximateFirstReceiveTimestamp),
+		visibility: s.queue.visibility,
+		leases:     s.keeper.leases,
+		lost:       make(chan struct{}),
+		ended:      make(chan struct{}),
+		held:       s.held,
+		receipt:    r,
+		heapIndex:  -1,
+	}
+	d.receipt.extendUntil = r.limit
+	if s.config.MaxExtension > 0 {
+		if until := r.receivedAt.Add(s.config.MaxExtension); until.Before(r.limit) {
+			d.receipt.extendUntil = until
+		}
+		d.extendAt = r.leaseEnd.Add(-s.queue.visibility / 2)
+	}
+	ctx, endContext := context.WithCancelCause(withDelivery(s.messages, d))
+	d.endContext = endContext
+	decoded, err := s.unmarshal(msg)
+	if err == nil {
+		decoded.SetContext(ctx)
+		d.msg = decoded
+	}
+
+	fields := watermill.LogFields{"message_id": d.id, "receive_count": r.count}
+	a := s.held.arrive(d)
+	if a == adopted {
+		endContext(ErrSettled)
+		s.log.Debug("A message came back that is still in hand; its newest receipt counts now", fields)
+		return false
+	}
+	if err != nil && a != alreadyAcked {
+		s.log.Error("A message cannot be decoded; it is retried later", err, fields)
+		if hook := s.config.Hooks.ReceiveFailed; hook != nil {
+			hook(ReceiveFailure{Queue: d.queue, MessageID: d.id, ReceiveCount: r.count, Err: err})
+		}
+	} else {
+		s.log.Trace("Message received", fields)
+	}
+	s.deliveries.Add(1)
+	go s.serve(d, a)
+	return true
+}
+
+// unmarshal verifies and decodes a message. Whatever the marshaler does with
+// foreign bytes, an error is all that comes of it.
+func (s *subscription) unmarshal(msg types.Message) (decoded *message.Message, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			decoded, err = nil, fmt.Errorf("%w: the marshaler panicked: %v", ErrUndecodable, r)
+		}
+	}()
+	if err := checkBody(msg); err != nil {
+		return nil, err
+	}
+	decoded, err = s.config.Marshaler.Unmarshal(s.topic, msg)
+	if err != nil {
+		return nil, err
+	}
+	if decoded == nil {
+		return nil, fmt.Errorf("%w: the marshaler returned no message", ErrUndecodable)
+	}
+	// These belong to the delivery or publish that they were set in.
+	for _, key := range []string{OutcomeKey, RetryAfterKey, delay.DelayedForKey, delay.DelayedUntilKey} {
+		delete(decoded.Metadata, key)
+	}
+	return decoded, nil
 }
 
 // serve carries one delivery from its receipt to its settlement. It is the only
 // goroutine that decides the delivery.
 func (s *subscription) serve(d *delivery, a arrival) {
 	defer s.deliveries.Done()
-	defer s.putPermit()
-	s.settle(d, s.handle(d, a))
+	defer s.receiver.putPermit()
+	p := s.handle(d, a)
+	var clear <-chan struct{}
+	if p.after < pollGrace && s.stopped.Err() != nil {
+		// A poll of our own that is still under way would receive the message again
+		// and use up one of its receives.
+		clear = s.receiver.done
+	}
+	s.settler.settle(d, p, clear)
 }
 
 // handle finds out what becomes of a delivery.
 func (s *subscription) handle(d *delivery, a arrival) plan {
+	lost := plan{outcome: Unfinished, err: ErrLeaseLost}
 	if a == afterLoss {
 		// Its handler may still be at work on the delivery whose lease was lost.
 		select {
@@ -190,7 +249,7 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 			}
 			d.predecessor = nil
 		case <-d.lost:
-			return plan{outcome: Unfinished, err: ErrLeaseLost}
+			return lost
 		case <-s.stopped.Done():
 			return plan{outcome: Released}
 		}
@@ -199,7 +258,7 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 		return plan{outcome: Acked, removes: true}
 	}
 	if d.msg == nil {
-		return plan{outcome: Retried, after: s.undecodableDelay(d.newestReceipt().count)}
+		return plan{outcome: Retried, after: s.settler.undecodableDelay(d.newestReceipt().count)}
 	}
 
 	if s.stopped.Err() != nil {
@@ -208,18 +267,27 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 	select {
 	case s.out <- d.msg:
 	case <-d.lost:
-		return plan{outcome: Unfinished, err: ErrLeaseLost}
+		return lost
 	case <-s.stopped.Done():
 		return plan{outcome: Released}
 	}
 
 	select {
 	case <-d.msg.Acked():
-		return s.planFor(d, true)
 	case <-d.msg.Nacked():
-		return s.planFor(d, false)
 	case <-s.abandon:
 		return s.abandoned(d)
+	}
+	return s.verdict(d)
+}
+
+// verdict is the plan for a message that has been acked or nacked.
+func (s *subscription) verdict(d *delivery) plan {
+	select {
+	case <-d.msg.Acked():
+		return s.settler.planFor(d, true, s.messages.Err() != nil)
+	default:
+		return s.settler.planFor(d, false, s.messages.Err() != nil)
 	}
 }
 
@@ -228,20 +296,12 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 // makes wrappers stop waiting, and no call is made.
 func (s *subscription) abandoned(d *delivery) plan {
 	select {
-	case <-d.msg.Acked():
-		return s.planFor(d, true)
 	case <-d.msg.Nacked():
-		return s.planFor(d, false)
+		return s.verdict(d)
 	default:
 	}
 	if !d.msg.Nack() {
-		return s.planFor(d, true)
+		return s.verdict(d)
 	}
 	return plan{outcome: Unfinished, err: ErrClosed}
-}
-
-// fail ends the subscription because its queue is gone.
-func (s *subscription) fail(err error) {
-	s.log.Error("The queue is gone: the subscription ends and its channel is closed", fmt.Errorf("queue %q: %w", s.id.name, err), nil)
-	s.stop()
 }

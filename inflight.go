@@ -1,0 +1,375 @@
+package watermillsqs
+
+import (
+	"container/heap"
+	"container/list"
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+// receipt is what one receive of a message gave us.
+type receipt struct {
+	handle     string
+	count      int
+	receivedAt time.Time
+	// leaseEnd is when the message becomes visible again.
+	leaseEnd time.Time
+	// limit is when the 12 hours are over for which the service lets a message be
+	// invisible; extendUntil is that, or earlier by MaxExtension.
+	limit, extendUntil time.Time
+}
+
+// delivery is one message in the hands of this process, from its receipt until
+// its settlement has been answered.
+//
+// The goroutine that serves it (subscription.serve) is the only one that decides
+// its outcome. The lease keeper may find the lease lost before that.
+type delivery struct {
+	id          string
+	queue       string
+	groupID     string
+	sentAt      time.Time
+	firstAt     time.Time
+	msg         *message.Message // nil if it could not be decoded
+	cell        cell             // what the handler asked for
+	endContext  context.CancelCauseFunc
+	visibility  time.Duration // what each extension asks for
+	leases      *leases       // of the subscription that serves it
+	predecessor *delivery     // whose lost lease gave us this one; its verdict comes first
+	lost        chan struct{} // closed by the keeper when the lease is lost
+	ended       chan struct{} // closed by settle when the outcome is decided
+
+	held *inFlight // guards what follows
+
+	receipt    receipt
+	outcome    Outcome
+	removes    bool // the outcome is carried out by a delete
+	isLost     bool
+	superseded bool       // received again after it was decided: the newer delivery carries on
+	onWire     bool       // its settlement is on the wire: no extension any more
+	extension  *extension // under way, nil if there is none
+	extendAt   time.Time  // when to extend next; zero while one is under way or none is possible
+	warned     bool       // that it is held for as long as it can be
+	heapIndex  int        // in leases, -1 if not there
+}
+
+// extension is one delivery in an extension call, with the receipt and the seconds
+// that it was made for.
+type extension struct {
+	d        *delivery
+	handle   string
+	seconds  int32
+	sent     bool          // it is on the wire
+	answered chan struct{} // closed when it was answered or not sent after all
+}
+
+// void reports that the delivery was settled, lost or received again since the
+// extension was made: it is not to be sent, or its answer says nothing about the
+// lease that counts now. The mutex is held.
+func (e *extension) void() bool {
+	return e.d.onWire || e.d.isLost || e.d.receipt.handle != e.handle
+}
+
+// end marks an extension as answered. The mutex is held.
+func (e *extension) end() {
+	close(e.answered)
+	if e.d.extension == e {
+		e.d.extension = nil
+	}
+}
+
+// newestReceipt is the receipt that counts now.
+func (d *delivery) newestReceipt() receipt {
+	d.held.mu.Lock()
+	defer d.held.mu.Unlock()
+	return d.receipt
+}
+
+// unlease ends the extensions of a delivery because its settlement goes out now.
+// The mutex is held.
+func (d *delivery) unlease() {
+	d.onWire = true
+	if d.heapIndex >= 0 {
+		heap.Remove(d.leases, d.heapIndex)
+	}
+}
+
+// quiesce is unlease for a change of visibility: it returns when no extension of the
+// delivery is on the wire, so that a late one cannot undo the change.
+func (d *delivery) quiesce(ctx context.Context) {
+	d.held.mu.Lock()
+	d.unlease()
+	var answered chan struct{}
+	if d.extension != nil && d.extension.sent {
+		answered = d.extension.answered
+	}
+	d.held.mu.Unlock()
+	if answered == nil {
+		return
+	}
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	}
+}
+
+// attention is when the keeper has to look at the delivery again. The mutex is held.
+func (d *delivery) attention() time.Time {
+	if d.extendAt.IsZero() || d.extendAt.After(d.receipt.leaseEnd) {
+		return d.receipt.leaseEnd
+	}
+	return d.extendAt
+}
+
+// leases are the deliveries of one subscription that still need their lease, as a
+// heap (container/heap) by when they need attention. It is guarded by the mutex of
+// the register that its deliveries are in.
+type leases struct {
+	byAttention []*delivery
+	wake        chan struct{} // capacity 1: something needs attention earlier than it did
+}
+
+func newLeases() *leases { return &leases{wake: make(chan struct{}, 1)} }
+
+// poke makes the keeper look again.
+func (l *leases) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *leases) Len() int { return len(l.byAttention) }
+
+func (l *leases) Less(i, j int) bool {
+	return l.byAttention[i].attention().Before(l.byAttention[j].attention())
+}
+
+func (l *leases) Swap(i, j int) {
+	l.byAttention[i], l.byAttention[j] = l.byAttention[j], l.byAttention[i]
+	l.byAttention[i].heapIndex, l.byAttention[j].heapIndex = i, j
+}
+
+// Push is heap.Interface's.
+func (l *leases) Push(x any) {
+	d := x.(*delivery)
+	d.heapIndex = len(l.byAttention)
+	l.byAttention = append(l.byAttention, d)
+}
+
+// Pop is heap.Interface's.
+func (l *leases) Pop() any {
+	last := len(l.byAttention) - 1
+	d := l.byAttention[last]
+	l.byAttention[last] = nil
+	l.byAttention = l.byAttention[:last]
+	d.heapIndex = -1
+	return d
+}
+
+const (
+	// What is remembered of acks that SQS did not confirm is bounded in number and
+	// time. A forgotten one costs a second handling, never a loss.
+	maxRememberedAcks = 10_000
+	ackMemory         = time.Hour // past the end of the lease
+)
+
+// inFlight is the register of what one connection holds of one queue: one entry a
+// message id, whichever of its subscriptions received it.
+type inFlight struct {
+	mu      sync.Mutex // never held during a call or a wait
+	entries map[string]*delivery
+	// acks are the ids whose delete was not confirmed, oldest first in ackOrder.
+	acks     map[string]*list.Element
+	ackOrder *list.List // of rememberedAck
+}
+
+type rememberedAck struct {
+	id    string
+	until time.Time
+}
+
+func newInFlight() *inFlight {
+	return &inFlight{
+		entries:  make(map[string]*delivery),
+		acks:     make(map[string]*list.Element),
+		ackOrder: list.New(),
+	}
+}
+
+// arrival is what to do with a message that was received.
+type arrival int
+
+const (
+	// fresh: handle it.
+	fresh arrival = iota
+	// adopted: we hold it already and undecided; the newer receipt counts now.
+	adopted
+	// alreadyAcked: it was handled, but its delete is under way or unconfirmed:
+	// delete it again, under the new receipt.
+	alreadyAcked
+	// afterLoss: an older delivery of it lost its lease and its handler has not
+	// finished; that verdict comes first.
+	afterLoss
+)
+
+// arrive enters a received message and says what to do with it. The delivery is
+// registered, and its lease kept from now on, unless the answer is adopted: then
+// an older one has its receipt.
+func (f *inFlight) arrive(d *delivery) arrival {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := fresh
+	current := f.entries[d.id]
+	switch {
+	case current == nil:
+		if f.recallAck(d.id) {
+			a = alreadyAcked
+		}
+	case current.outcome == Undecided && !current.isLost:
+		current.receipt = d.receipt
+		current.extendAt = d.extendAt
+		current.warned = false
+		if current.heapIndex >= 0 {
+			heap.Fix(current.leases, current.heapIndex)
+		}
+		current.leases.poke()
+		return adopted
+	case current.outcome == Undecided:
+		a = afterLoss
+		d.predecessor = current
+	default:
+		current.superseded = true
+		current.unlease()
+		if current.removes {
+			a = alreadyAcked
+		}
+	}
+	f.entries[d.id] = d
+	heap.Push(d.leases, d)
+	d.leases.poke()
+	return a
+}
+
+// decide fixes the outcome of a delivery. It reports whether the lease was lost
+// before, and whether the message has been received again since.
+func (f *inFlight) decide(d *delivery, outcome Outcome, removes bool) (lost, again bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d.outcome, d.removes = outcome, removes
+	return d.isLost, f.entries[d.id] != d
+}
+
+// leave ends the entry of a settled delivery, unless a newer one has taken its
+// place. An ack that SQS did not confirm is remembered.
+func (f *inFlight) leave(d *delivery, unconfirmedAck bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d.unlease()
+	if f.entries[d.id] != d {
+		return
+	}
+	delete(f.entries, d.id)
+	if unconfirmedAck {
+		f.rememberAck(d.id, d.receipt.leaseEnd.Add(ackMemory))
+	}
+}
+
+func (f *inFlight) rememberAck(id string, until time.Time) {
+	if known := f.acks[id]; known != nil {
+		f.ackOrder.Remove(known)
+	}
+	f.acks[id] = f.ackOrder.PushBack(rememberedAck{id: id, until: until})
+	now := time.Now()
+	for oldest := f.ackOrder.Front(); oldest != nil; oldest = f.ackOrder.Front() {
+		ack := oldest.Value.(rememberedAck)
+		if f.ackOrder.Len() <= maxRememberedAcks && now.Before(ack.until) {
+			break
+		}
+		f.ackOrder.Remove(oldest)
+		delete(f.acks, ack.id)
+	}
+}
+
+// recallAck reports whether the message was acked and its delete not confirmed.
+// The memory is used up by that: the delete that follows renews it if it fails.
+func (f *inFlight) recallAck(id string) bool {
+	known := f.acks[id]
+	if known == nil {
+		return false
+	}
+	delete(f.acks, id)
+	return time.Now().Before(f.ackOrder.Remove(known).(rememberedAck).until)
+}
+
+// Delivery holds the facts of one receipt of a message.
+type Delivery struct {
+	// Queue is the name of the queue.
+	Queue string
+	// MessageID is the id that SQS gave the message.
+	MessageID string
+	// ReceiveCount is the number of this delivery, 1 for the first
+	// (ApproximateReceiveCount). Every receive counts, expired leases included,
+	// not only the retries that a handler asked for.
+	ReceiveCount int
+	// GroupID is the message group id, "" if there is none (MessageGroupId).
+	GroupID string
+	// SentAt is when the message was sent (SentTimestamp).
+	SentAt time.Time
+	// FirstReceivedAt is when the message was first received by anybody
+	// (ApproximateFirstReceiveTimestamp).
+	FirstReceivedAt time.Time
+	// ReceivedAt is when this process received it, by its own clock.
+	ReceivedAt time.Time
+	// LeaseEnd is when the message becomes visible to others unless it is
+	// extended before, by this process's clock. It is optimistic by the time that
+	// the answer of SQS took. It moves while the handler runs.
+	LeaseEnd time.Time
+}
+
+// DeliveryFromContext returns the facts of the delivery that ctx belongs to: the
+// context of a message that a [Subscriber] delivered, or a child of it. The facts
+// are those of now: if the message was received again while its handler was still
+// running, they are those of the newest receipt.
+func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
+	d := deliveryFrom(ctx)
+	if d == nil {
+		return Delivery{}, false
+	}
+	r := d.newestReceipt()
+	return Delivery{
+		Queue:           d.queue,
+		MessageID:       d.id,
+		ReceiveCount:    r.count,
+		GroupID:         d.groupID,
+		SentAt:          d.sentAt,
+		FirstReceivedAt: d.firstAt,
+		ReceivedAt:      r.receivedAt,
+		LeaseEnd:        r.leaseEnd,
+	}, true
+}
+
+type deliveryKey struct{}
+
+func withDelivery(ctx context.Context, d *delivery) context.Context {
+	return context.WithValue(ctx, deliveryKey{}, d)
+}
+
+func deliveryFrom(ctx context.Context) *delivery {
+	d, _ := ctx.Value(deliveryKey{}).(*delivery)
+	return d
+}
+
+// systemTime reads a system attribute of milliseconds since 1970.
+func systemTime(msg types.Message, name types.MessageSystemAttributeName) time.Time {
+	ms, err := strconv.ParseInt(msg.Attributes[string(name)], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
