@@ -1,14 +1,12 @@
 package watermillsqs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
@@ -110,12 +108,4 @@ func isContentFault(err error) bool {
 		return true
 	}
 	return false
-}
-
-// isContextEnd reports whether the call ended because its own context did. A
-// timeout of the HTTP client looks like context.DeadlineExceeded too but is an
-// ordinary failure of the call.
-func isContextEnd(err error) bool {
-	var canceled *smithy.CanceledError
-	return errors.As(err, &canceled) || errors.Is(err, context.Canceled)
 }

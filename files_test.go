@@ -109,7 +109,7 @@ func documentedGraph(t *testing.T) map[string][]string {
 			continue
 		}
 		var uses []string
-		for _, cell := range strings.Split(cells[3], ",") {
+		for cell := range strings.SplitSeq(cells[3], ",") {
 			if name := strings.Trim(strings.TrimSpace(cell), "`"); strings.HasSuffix(name, ".go") {
 				uses = append(uses, name)
 			}

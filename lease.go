@@ -100,8 +100,8 @@ func (k *keeper) collect() (due []*extension, lost []*delivery, next time.Durati
 	defer func() {
 		k.held.mu.Unlock()
 		for _, d := range limited {
-			k.log.Info("A message has been held for as long as it can be; its lease will be lost unless it is settled", watermill.LogFields{
-				"level": "warning", "message_id": d.id, "lease_end": d.newestReceipt().leaseEnd,
+			warn(k.log, "A message has been held for as long as it can be; its lease will be lost unless it is settled", watermill.LogFields{
+				logMessageID: d.id, "lease_end": d.newestReceipt().leaseEnd,
 			})
 		}
 	}()
@@ -142,9 +142,7 @@ func (k *keeper) collect() (due []*extension, lost []*delivery, next time.Durati
 // extend sends one call, in a goroutine of its own so that a call that hangs does
 // not hold up the others.
 func (k *keeper) extend(batch []*extension) {
-	k.calls.Add(1)
-	go func() {
-		defer k.calls.Done()
+	k.calls.Go(func() {
 		k.slots <- struct{}{}
 		defer func() { <-k.slots }()
 
@@ -160,7 +158,7 @@ func (k *keeper) extend(batch []*extension) {
 		for i, e := range batch {
 			k.extended(e, sent, took, errs[i])
 		}
-	}()
+	})
 }
 
 // board marks what is to be sent now and leaves out what needs no extension any
@@ -222,7 +220,7 @@ func (k *keeper) extended(e *extension, sent time.Time, took time.Duration, err 
 		k.lose(d, err)
 	case err != nil:
 		k.log.Error("Extending the visibility timeout failed; it is tried again while the lease runs", err,
-			watermill.LogFields{"message_id": d.id})
+			watermill.LogFields{logMessageID: d.id})
 		k.leases.poke()
 	default:
 		k.leases.poke()
@@ -234,7 +232,7 @@ func (k *keeper) lose(d *delivery, cause error) {
 	d.endContext(ErrLeaseLost)
 	close(d.lost)
 	k.log.Error("The lease of a message is lost: another consumer may receive it", errors.Join(ErrLeaseLost, cause),
-		watermill.LogFields{"message_id": d.id, "receive_count": d.newestReceipt().count})
+		watermill.LogFields{logMessageID: d.id, logReceiveCount: d.newestReceipt().count})
 	if hook := k.hooks.LeaseLost; hook != nil {
 		hook(LeaseLoss{
 			Queue: d.queue, MessageID: d.id, ReceiveCount: d.newestReceipt().count,

@@ -417,7 +417,7 @@ func (p *packed) encode() string {
 	encoder := json.NewEncoder(&buffer)
 	encoder.SetEscapeHTML(false)
 	// Strings and maps of strings cannot fail to encode, and a buffer cannot fail to take them.
-	_ = encoder.Encode(p)
+	_ = encoder.Encode(p) //nolint:errchkjson // as above
 	return escapeNoncharacters.Replace(strings.TrimSuffix(buffer.String(), "\n"))
 }
 

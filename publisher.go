@@ -105,7 +105,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if call.url, err = call.lookUp(ctx); err != nil {
 		return err
 	}
-	p.log.Debug("Publishing", watermill.LogFields{"topic": topic, "queue": id.name, "messages": len(messages)})
+	p.log.Debug("Publishing", watermill.LogFields{logTopic: topic, logQueue: id.name, "messages": len(messages)})
 	call.send(ctx)
 	return call.result(topic, messages)
 }

@@ -2,7 +2,9 @@ package watermillsqs
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,11 +93,9 @@ func (q Queue) validate(name string) error {
 // creationAttributes are the attributes for CreateQueue.
 func (q Queue) creationAttributes() map[string]string {
 	attributes := make(map[string]string, len(q.Attributes)+1)
-	for name, value := range q.Attributes {
-		attributes[name] = value
-	}
+	maps.Copy(attributes, q.Attributes)
 	if _, set := attributes["VisibilityTimeout"]; !set && q.Visibility > 0 {
-		attributes["VisibilityTimeout"] = fmt.Sprint(int(q.Visibility / time.Second))
+		attributes["VisibilityTimeout"] = strconv.Itoa(int(q.Visibility / time.Second))
 	}
 	return attributes
 }

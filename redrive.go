@@ -19,7 +19,7 @@ type redrivePolicy struct {
 // empty attribute is no policy (nil).
 func parseRedrivePolicy(attribute string) (*redrivePolicy, error) {
 	if attribute == "" {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no policy is what nil says
 	}
 	var wire struct {
 		DeadLetterTargetArn string          `json:"deadLetterTargetArn"`

@@ -87,7 +87,7 @@ func (s *settler) planFor(d *delivery, acked, cancelled bool) plan {
 		var err error
 		if v, err = verdictInMetadata(d.msg.Metadata); err != nil {
 			s.log.Error("The outcome in a message's metadata is not valid; the message is retried", err,
-				watermill.LogFields{"message_id": d.id})
+				watermill.LogFields{logMessageID: d.id})
 		}
 	}
 	switch {
@@ -131,7 +131,7 @@ func (s *settler) planDrop(d *delivery) plan {
 	}
 	s.log.Error("A dropped message was received more often than the redrive policy allows and SQS has not moved it; it is given back",
 		fmt.Errorf("received %d times, maxReceiveCount is %d, is dead-letter queue %s there?", count, policy.maxReceiveCount, policy.deadLetterARN),
-		watermill.LogFields{"message_id": d.id})
+		watermill.LogFields{logMessageID: d.id})
 	return plan{outcome: Dropped, after: after}
 }
 
@@ -163,9 +163,9 @@ func (s *settler) readPolicyAgain() *redrivePolicy {
 }
 
 // settle decides a delivery and carries the decision out. It is called exactly
-// once per delivery, by the goroutine that serves it. clear, if not nil, is waited
+// once per delivery, by the goroutine that serves it. quiet, if not nil, is waited
 // for before the message is made visible.
-func (s *settler) settle(d *delivery, p plan, clear <-chan struct{}) {
+func (s *settler) settle(d *delivery, p plan, quiet <-chan struct{}) {
 	decided := time.Now()
 	held := decided.Sub(d.newestReceipt().receivedAt)
 	lost, again := s.held.decide(d, p.outcome, p.removes)
@@ -190,8 +190,8 @@ func (s *settler) settle(d *delivery, p plan, clear <-chan struct{}) {
 	case p.removes:
 		err = s.carryOut(s.deletes, d, 0)
 	default:
-		if clear != nil {
-			<-clear
+		if quiet != nil {
+			<-quiet
 		}
 		d.quiesce(s.ctx)
 		err = s.carryOut(s.changes, d, p.after)
@@ -204,7 +204,7 @@ func (s *settler) settle(d *delivery, p plan, clear <-chan struct{}) {
 }
 
 func (s *settler) settled(d *delivery, p plan, held, took time.Duration, err error) {
-	fields := watermill.LogFields{"message_id": d.id, "receive_count": d.newestReceipt().count, "outcome": p.outcome.String()}
+	fields := watermill.LogFields{logMessageID: d.id, logReceiveCount: d.newestReceipt().count, "outcome": p.outcome.String()}
 	switch {
 	case err == nil:
 		s.log.Trace("Message settled", fields)
@@ -251,7 +251,7 @@ func (s *settler) carryOut(via *batcher[*settlement], d *delivery, after time.Du
 		if time.Now().Add(pause).After(d.newestReceipt().leaseEnd) {
 			return err
 		}
-		s.log.Debug("A settlement failed and is tried again", watermill.LogFields{"message_id": d.id, "error": err.Error()})
+		s.log.Debug("A settlement failed and is tried again", watermill.LogFields{logMessageID: d.id, "error": err.Error()})
 		select {
 		case <-time.After(pause):
 		case <-s.ctx.Done():
@@ -310,8 +310,8 @@ func (s *settler) sendChanges(batch []*settlement) {
 	for i, attempt := range batch {
 		seconds, cut := visibilitySeconds(attempt.after, time.Until(receipts[i].limit))
 		if cut {
-			s.log.Info("A retry delay is shortened: SQS keeps a message invisible for at most 12 hours after its receipt", watermill.LogFields{
-				"level": "warning", "message_id": attempt.d.id, "delay": attempt.after.String(),
+			warn(s.log, "A retry delay is shortened: SQS keeps a message invisible for at most 12 hours after its receipt", watermill.LogFields{
+				logMessageID: attempt.d.id, "delay": attempt.after.String(),
 				"shortened_to": (time.Duration(seconds) * time.Second).String(),
 			})
 		}

@@ -3,6 +3,7 @@ package watermillsqs_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,8 +193,8 @@ func TestPrecedence(t *testing.T) {
 					runs++
 					return nil, test.handler(msg, runs)
 				}
-				for i := len(test.middlewares) - 1; i >= 0; i-- {
-					chain = test.middlewares[i](chain)
+				for _, m := range slices.Backward(test.middlewares) {
+					chain = m(chain)
 				}
 				msg := h.next(messages)
 				if _, err := chain(msg); err != nil {
@@ -322,14 +323,12 @@ func TestDropPastTheRedriveLimit(t *testing.T) {
 				dlq := h.queue("dlq", nil)
 				q := h.queue("in", map[string]string{"RedrivePolicy": redrivePolicy(dlq, 1)})
 				_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 1}, "in")
-				policy := ""
 				if !gone {
 					// The dead-letter queue is gone, so the message stays where it is.
-					policy = redrivePolicy(dlq, 1)
 					_, err := h.service.Client().DeleteQueue(t.Context(), deleteQueueInput(dlq.URL()))
 					require.NoError(t, err)
 				} else {
-					setAttribute(h, q, "RedrivePolicy", policy)
+					setAttribute(h, q, "RedrivePolicy", "")
 				}
 				h.publish("in", "a")
 				h.next(messages).Nack()

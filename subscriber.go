@@ -84,7 +84,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		close(sub.done)
 		return nil, err
 	}
-	log := s.log.With(watermill.LogFields{"topic": topic, "queue": queue.id.name})
+	log := s.log.With(watermill.LogFields{logTopic: topic, logQueue: queue.id.name})
 	sub.start(ctx, queue, s.conn.holdings(queue.url()), log, func() { s.unregister(sub) })
 	return sub.out, nil
 }
@@ -190,7 +190,7 @@ func (s *Subscriber) find(ctx context.Context, topic string) (*boundQueue, error
 		return nil, err
 	}
 
-	log := s.log.With(watermill.LogFields{"topic": topic, "queue": id.name})
+	log := s.log.With(watermill.LogFields{logTopic: topic, logQueue: id.name})
 	if created {
 		log.Info("Queue created", nil)
 	}
@@ -209,8 +209,8 @@ func (s *Subscriber) find(ctx context.Context, topic string) (*boundQueue, error
 			ErrInvalidQueue, id.name)
 	}
 	if facts.redrive != nil && s.config.Backoff == nil {
-		log.Info("The queue has a redrive policy and the subscriber has no Backoff: a short outage can empty the queue into its dead-letter queue",
-			watermill.LogFields{"level": "warning", "max_receive_count": facts.redrive.maxReceiveCount})
+		warn(log, "The queue has a redrive policy and the subscriber has no Backoff: a short outage can empty the queue into its dead-letter queue",
+			watermill.LogFields{"max_receive_count": facts.redrive.maxReceiveCount})
 	}
 	return newBoundQueue(clients, id, queueURL, facts), nil
 }

@@ -177,7 +177,7 @@ func (s *subscription) accept(msg types.Message, r receipt) bool {
 		d.msg = decoded
 	}
 
-	fields := watermill.LogFields{"message_id": d.id, "receive_count": r.count}
+	fields := watermill.LogFields{logMessageID: d.id, logReceiveCount: r.count}
 	a := s.held.arrive(d)
 	if a == adopted {
 		endContext(ErrSettled)
@@ -228,13 +228,13 @@ func (s *subscription) serve(d *delivery, a arrival) {
 	defer s.deliveries.Done()
 	defer s.receiver.putPermit()
 	p := s.handle(d, a)
-	var clear <-chan struct{}
+	var quiet <-chan struct{}
 	if p.after < pollGrace && s.stopped.Err() != nil {
 		// A poll of our own that is still under way would receive the message again
 		// and use up one of its receives.
-		clear = s.receiver.done
+		quiet = s.receiver.done
 	}
-	s.settler.settle(d, p, clear)
+	s.settler.settle(d, p, quiet)
 }
 
 // handle finds out what becomes of a delivery.
