@@ -119,3 +119,19 @@ func documentedGraph(t *testing.T) map[string][]string {
 	}
 	return graph
 }
+
+// Every Go snippet of the README stands in example_test.go, and so compiles.
+func TestReadmeSnippets(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	examples, err := os.ReadFile("example_test.go")
+	require.NoError(t, err)
+	squeeze := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	code := squeeze(string(examples))
+	snippets := strings.Split(string(readme), "```go\n")[1:]
+	require.NotEmpty(t, snippets)
+	for _, snippet := range snippets {
+		snippet, _, _ = strings.Cut(snippet, "```")
+		require.Contains(t, code, squeeze(snippet))
+	}
+}
