@@ -85,23 +85,27 @@ func withAttemptClock(ctx context.Context) (context.Context, *time.Time) {
 	return context.WithValue(ctx, attemptClockKey{}, &sent), &sent
 }
 
-// clientTimeout is the time after which an HTTP client gives up an attempt, 0 for
-// never or unknown.
+// clientTimeout is the time after which an HTTP client gives up an attempt that is
+// not answered, 0 for never or unknown.
 func clientTimeout(client aws.HTTPClient) time.Duration {
-	var total, header time.Duration
+	var limits []time.Duration
 	switch c := client.(type) {
-	case *awshttp.BuildableClient:
-		total, header = c.GetTimeout(), c.GetTransport().ResponseHeaderTimeout
-	case *http.Client:
-		total = c.Timeout
-		if transport, ok := c.Transport.(*http.Transport); ok {
-			header = transport.ResponseHeaderTimeout
-		}
 	case guardedClient:
 		return clientTimeout(c.HTTPClient)
+	case *awshttp.BuildableClient:
+		read, _ := c.GetReadTimeout()
+		limits = []time.Duration{c.GetTimeout(), c.GetTransport().ResponseHeaderTimeout, read}
+	case *http.Client:
+		limits = []time.Duration{c.Timeout}
+		if transport, ok := c.Transport.(*http.Transport); ok {
+			limits = append(limits, transport.ResponseHeaderTimeout)
+		}
 	}
-	if total == 0 || header != 0 && header < total {
-		return header
+	var shortest time.Duration
+	for _, limit := range limits {
+		if limit > 0 && (shortest == 0 || limit < shortest) {
+			shortest = limit
+		}
 	}
-	return total
+	return shortest
 }

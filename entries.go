@@ -57,6 +57,22 @@ type visibilityChange struct {
 	seconds int32
 }
 
+// once keeps the SDK from sending a visibility change again by itself: after an
+// attempt that hung, the seconds may be more than is left of the 12 hours, and after
+// one whose answer was lost, the message may have been received again. Those who
+// make the change try again, with what is right then.
+func once(o *sqs.Options) { o.Retryer = aws.NopRetryer{} }
+
+// eachAlone makes one call an entry where a batch was refused as a whole for what one
+// of its entries contains.
+func eachAlone[T any](entries []T, call func([]T) []error) []error {
+	errs := make([]error, 0, len(entries))
+	for i := range entries {
+		errs = append(errs, call(entries[i:i+1])...)
+	}
+	return errs
+}
+
 // changeVisibility makes one call for one to ten changes and returns one error
 // each. A single change is a call of its own; several are a batch.
 func changeVisibility(ctx context.Context, clients *clients, queueURL string, changes []visibilityChange) []error {
@@ -65,7 +81,7 @@ func changeVisibility(ctx context.Context, clients *clients, queueURL string, ch
 			QueueUrl:          aws.String(queueURL),
 			ReceiptHandle:     aws.String(changes[0].handle),
 			VisibilityTimeout: changes[0].seconds,
-		})
+		}, once)
 		return []error{err}
 	}
 	in := &sqs.ChangeMessageVisibilityBatchInput{
@@ -79,7 +95,10 @@ func changeVisibility(ctx context.Context, clients *clients, queueURL string, ch
 			VisibilityTimeout: change.seconds,
 		}
 	}
-	out, err := clients.calls.ChangeMessageVisibilityBatch(ctx, in)
+	out, err := clients.calls.ChangeMessageVisibilityBatch(ctx, in, once)
+	if err != nil && isContentFault(err) {
+		return eachAlone(changes, func(one []visibilityChange) []error { return changeVisibility(ctx, clients, queueURL, one) })
+	}
 	if err != nil {
 		return repeat(err, len(changes))
 	}
@@ -107,6 +126,9 @@ func deleteMessages(ctx context.Context, clients *clients, queueURL string, hand
 		in.Entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(entryIDs[i]), ReceiptHandle: aws.String(handle)}
 	}
 	out, err := clients.calls.DeleteMessageBatch(ctx, in)
+	if err != nil && isContentFault(err) {
+		return eachAlone(handles, func(one []string) []error { return deleteMessages(ctx, clients, queueURL, one) })
+	}
 	if err != nil {
 		return repeat(err, len(handles))
 	}

@@ -30,32 +30,37 @@ type receipt struct {
 // The goroutine that serves it (subscription.serve) is the only one that decides
 // its outcome. The lease keeper may find the lease lost before that.
 type delivery struct {
-	id          string
-	queue       string
-	groupID     string
-	sentAt      time.Time
-	firstAt     time.Time
-	msg         *message.Message // nil if it could not be decoded
-	cell        cell             // what the handler asked for
-	endContext  context.CancelCauseFunc
-	visibility  time.Duration // what each extension asks for
-	leases      *leases       // of the subscription that serves it
-	predecessor *delivery     // whose lost lease gave us this one; its verdict comes first
-	lost        chan struct{} // closed by the keeper when the lease is lost
-	ended       chan struct{} // closed by settle when the outcome is decided
+	id         string
+	queue      string
+	groupID    string
+	sentAt     time.Time
+	firstAt    time.Time
+	msg        *message.Message // nil if it could not be decoded
+	cell       cell             // what the handler asked for
+	endContext context.CancelCauseFunc
+	visibility time.Duration // what each extension asks for
+	leases     *leases       // of the subscription that serves it
+	permit     bool          // it uses one of the receiver's permits
+	lossTold   bool          // serve has reported that the lease is lost
+	lost       chan struct{} // closed when the lease is lost
+	ended      chan struct{} // closed by settle when the outcome is decided
 
 	held *inFlight // guards what follows
 
-	receipt    receipt
-	outcome    Outcome
-	removes    bool // the outcome is carried out by a delete
-	isLost     bool
-	superseded bool       // received again after it was decided: the newer delivery carries on
-	onWire     bool       // its settlement is on the wire: no extension any more
-	extension  *extension // under way, nil if there is none
-	extendAt   time.Time  // when to extend next; zero while one is under way or none is possible
-	warned     bool       // that it is held for as long as it can be
-	heapIndex  int        // in leases, -1 if not there
+	receipt   receipt
+	outcome   Outcome
+	removes   bool // the outcome is carried out by a delete
+	isLost    bool
+	lossCause error
+	// predecessor is an older delivery of the message whose lease was lost and whose
+	// handler has not finished: its verdict comes first. Nil once it has.
+	predecessor *delivery
+	superseded  bool       // received again after it was decided: the newer delivery carries on
+	onWire      bool       // its settlement is on the wire: no extension any more
+	extension   *extension // under way, nil if there is none
+	extendAt    time.Time  // when to extend next; zero while one is under way or none is possible
+	warned      bool       // that it is held for as long as it can be
+	heapIndex   int        // in leases, -1 if not there
 }
 
 // extension is one delivery in an extension call, with the receipt and the seconds
@@ -90,7 +95,8 @@ func (d *delivery) newestReceipt() receipt {
 	return d.receipt
 }
 
-// unlease ends the extensions of a delivery because its settlement goes out now.
+// unlease ends the extensions of a delivery, because its settlement goes out now or
+// its lease is lost.
 // The mutex is held.
 func (d *delivery) unlease() {
 	d.onWire = true
@@ -99,11 +105,18 @@ func (d *delivery) unlease() {
 	}
 }
 
-// quiesce is unlease for a change of visibility: it returns when no extension of the
-// delivery is on the wire, so that a late one cannot undo the change.
-func (d *delivery) quiesce(ctx context.Context) {
-	d.held.mu.Lock()
+// lose marks the lease as lost and tells whoever serves the delivery, and its
+// handler. The mutex is held.
+func (d *delivery) lose(cause error) {
+	d.isLost, d.lossCause = true, cause
 	d.unlease()
+	d.endContext(ErrLeaseLost)
+	close(d.lost)
+}
+
+// awaitExtension returns when no extension of the delivery is on the wire.
+func (d *delivery) awaitExtension(ctx context.Context) {
+	d.held.mu.Lock()
 	var answered chan struct{}
 	if d.extension != nil && d.extension.sent {
 		answered = d.extension.answered
@@ -227,6 +240,10 @@ func (f *inFlight) arrive(d *delivery) arrival {
 	a := fresh
 	current := f.entries[d.id]
 	switch {
+	case current != nil && d.receipt.count < current.receipt.count:
+		// An answer that was under way for long brings a receipt that is older than
+		// the one we have, and worth nothing.
+		return adopted
 	case current == nil:
 		if f.recallAck(d.id) {
 			a = alreadyAcked
@@ -240,6 +257,12 @@ func (f *inFlight) arrive(d *delivery) arrival {
 		}
 		current.leases.poke()
 		return adopted
+	case current.predecessor != nil:
+		// It was never handed out, for the same reason.
+		a = afterLoss
+		d.predecessor = current.predecessor
+		current.superseded = true
+		current.unlease()
 	case current.outcome == Undecided:
 		a = afterLoss
 		d.predecessor = current
@@ -265,8 +288,19 @@ func (f *inFlight) decide(d *delivery, outcome Outcome, removes bool) (lost, aga
 	return d.isLost, f.entries[d.id] != d
 }
 
+// predecessorEnded is called when the verdict of the predecessor is known.
+func (f *inFlight) predecessorEnded(d *delivery) (removes bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	removes = d.predecessor.removes
+	d.predecessor = nil
+	return removes
+}
+
 // leave ends the entry of a settled delivery, unless a newer one has taken its
-// place. An ack that SQS did not confirm is remembered.
+// place. An ack that SQS did not confirm is remembered. Where the delivery was never
+// handed out because an older one had not finished, that one has the entry again,
+// or its ack is remembered.
 func (f *inFlight) leave(d *delivery, unconfirmedAck bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -275,6 +309,12 @@ func (f *inFlight) leave(d *delivery, unconfirmedAck bool) {
 		return
 	}
 	delete(f.entries, d.id)
+	if p := d.predecessor; p != nil {
+		if p.outcome == Undecided {
+			f.entries[d.id] = p
+		}
+		unconfirmedAck = p.removes
+	}
 	if unconfirmedAck {
 		f.rememberAck(d.id, d.receipt.leaseEnd.Add(ackMemory))
 	}

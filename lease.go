@@ -23,6 +23,9 @@ const (
 	maxAttempt = 30 * time.Second
 )
 
+// errLeaseOver is why a lease is lost that nobody refused to extend.
+var errLeaseOver = errors.New("the visibility timeout ran out")
+
 // attemptTime is how long one settlement or extension call may take: at most half
 // of what is left of the lease, so that one that hangs leaves time for another.
 func attemptTime(leaseEnd time.Time) time.Duration {
@@ -69,10 +72,7 @@ func (k *keeper) run() {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	for {
-		due, lost, next := k.collect()
-		for _, d := range lost {
-			k.lose(d, errors.New("the visibility timeout ran out"))
-		}
+		due, next := k.collect()
 		for len(due) > 0 {
 			n := min(len(due), maxBatch)
 			k.extend(due[:n])
@@ -92,9 +92,9 @@ func (k *keeper) run() {
 }
 
 // collect takes what is due: leases to extend, together with those that will be
-// due soon, so that calls are full; and leases that have run out. next is the time
-// until there is something to do again, 0 for never.
-func (k *keeper) collect() (due []*extension, lost []*delivery, next time.Duration) {
+// due soon, so that calls are full. Leases that have run out are lost. next is the
+// time until there is something to do again, 0 for never.
+func (k *keeper) collect() (due []*extension, next time.Duration) {
 	k.held.mu.Lock()
 	var limited []*delivery
 	defer func() {
@@ -110,13 +110,11 @@ func (k *keeper) collect() (due []*extension, lost []*delivery, next time.Durati
 	for k.leases.Len() > 0 {
 		d := k.leases.byAttention[0]
 		if !now.Before(d.receipt.leaseEnd) {
-			heap.Pop(k.leases)
-			d.isLost = true
-			lost = append(lost, d)
+			d.lose(errLeaseOver)
 			continue
 		}
 		if d.extendAt.IsZero() || d.extendAt.After(soon) || d.extendAt.After(now) && len(due)%maxBatch == 0 {
-			return due, lost, max(d.attention().Sub(now), time.Millisecond)
+			return due, max(d.attention().Sub(now), time.Millisecond)
 		}
 		// The newest lease may not end after the limit, and asking for more than
 		// is left of the 12 hours is refused, which looks like a lost receipt.
@@ -136,7 +134,7 @@ func (k *keeper) collect() (due []*extension, lost []*delivery, next time.Durati
 		}
 		heap.Fix(k.leases, 0)
 	}
-	return due, lost, 0
+	return due, 0
 }
 
 // extend sends one call, in a goroutine of its own so that a call that hangs does
@@ -166,7 +164,12 @@ func (k *keeper) extend(batch []*extension) {
 func (k *keeper) board(batch []*extension) (boarded []*extension, changes []visibilityChange, shortest time.Time) {
 	k.held.mu.Lock()
 	defer k.held.mu.Unlock()
+	now := time.Now()
 	for _, e := range batch {
+		if !e.void() && !now.Before(e.d.receipt.leaseEnd) {
+			// A standard queue would answer 200 and do nothing.
+			e.d.lose(errLeaseOver)
+		}
 		if e.void() {
 			e.end()
 			continue
@@ -198,8 +201,7 @@ func (k *keeper) extended(e *extension, sent time.Time, took time.Duration, err 
 		d.receipt.leaseEnd = sent.Add(lease)
 		d.extendAt = sent.Add(lease / 2)
 	case gone:
-		d.isLost = true
-		d.unlease()
+		d.lose(err)
 	default:
 		d.extendAt = now.Add(max(d.receipt.leaseEnd.Sub(now)/4, minAttempt))
 	}
@@ -215,28 +217,9 @@ func (k *keeper) extended(e *extension, sent time.Time, took time.Duration, err 
 			Visibility: time.Duration(e.seconds) * time.Second, Duration: took, Err: err,
 		})
 	}
-	switch {
-	case gone:
-		k.lose(d, err)
-	case err != nil:
+	if err != nil && !gone {
 		k.log.Error("Extending the visibility timeout failed; it is tried again while the lease runs", err,
 			watermill.LogFields{logMessageID: d.id})
-		k.leases.poke()
-	default:
-		k.leases.poke()
 	}
-}
-
-// lose tells a delivery, already marked, that its lease is lost.
-func (k *keeper) lose(d *delivery, cause error) {
-	d.endContext(ErrLeaseLost)
-	close(d.lost)
-	k.log.Error("The lease of a message is lost: another consumer may receive it", errors.Join(ErrLeaseLost, cause),
-		watermill.LogFields{logMessageID: d.id, logReceiveCount: d.newestReceipt().count})
-	if hook := k.hooks.LeaseLost; hook != nil {
-		hook(LeaseLoss{
-			Queue: d.queue, MessageID: d.id, ReceiveCount: d.newestReceipt().count,
-			Held: time.Since(d.newestReceipt().receivedAt), Err: cause,
-		})
-	}
+	k.leases.poke()
 }

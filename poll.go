@@ -2,6 +2,7 @@ package watermillsqs
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -22,6 +23,9 @@ const (
 	// be held: they count from the receive as the service sees it.
 	holdMargin = time.Second
 
+	hastyAnswer = 500 * time.Millisecond // an empty answer that comes earlier did not wait
+	hastyPause  = 50 * time.Millisecond  // after the first of them; doubled up to receivePause
+
 	receivePause      = time.Second // after a receive that failed
 	receivePauseLimit = 20 * time.Second
 	goneChecks        = 2 // GetQueueUrl has to say so, too, this often
@@ -39,17 +43,17 @@ type receiver struct {
 	ctx     context.Context // of the polls; outlives stopped by pollGrace
 	abandon context.CancelFunc
 
-	// accept takes a message in hand and reports whether that uses a permit, which
-	// is to be given back by putPermit. gone is called when the queue is gone for
-	// good.
+	// accept takes a message in hand and reports whether it did; its permit is then
+	// given back by putPermit. gone is called when the queue is gone for good.
 	accept func(types.Message, receipt) bool
 	gone   func(error)
 
 	permits chan struct{}
 	done    chan struct{} // closed when the last poller has ended
 
-	mu      sync.Mutex // guards pollers
+	mu      sync.Mutex // guards what follows
 	pollers int
+	owed    int // permits that are in use and were never there
 }
 
 func newReceiver(ctx, stopped context.Context, bound *boundQueue, queue Queue, maxInFlight int, hooks Hooks, log watermill.LoggerAdapter) *receiver {
@@ -74,14 +78,15 @@ func (r *receiver) start() {
 // receive comes back full, and ends when one comes back less than full, so that an
 // idle queue costs one long poll at a time and a backlog is fetched in parallel.
 func (r *receiver) poll() {
-	throttled := 0
+	throttled, hasty := 0, 0
 	for {
 		n := r.takePermits()
 		if n == 0 {
 			break
 		}
-		received, err := r.receive(n)
-		for range n - received {
+		started := time.Now()
+		received, used, err := r.receive(n)
+		for range n - used {
 			r.putPermit()
 		}
 		if r.stopped.Err() != nil {
@@ -93,6 +98,15 @@ func (r *receiver) poll() {
 				r.addPoller()
 			} else if r.dropPoller() {
 				return
+			}
+			if received > 0 || time.Since(started) >= hastyAnswer {
+				hasty = 0
+				continue
+			}
+			// Empty, and without the wait: SQS may do that now and then, some servers
+			// do it whenever another poll was faster.
+			if hasty++; !r.sleep(exponential(hastyPause, receivePause, hasty-1)) {
+				break
 			}
 			continue
 		}
@@ -139,13 +153,25 @@ func (r *receiver) takePermits() int {
 	return n
 }
 
-// putPermit gives a permit back. It never blocks: a service that delivers more than
-// was asked for has messages in hand without one.
+// putPermit gives a permit back.
 func (r *receiver) putPermit() {
-	select {
-	case r.permits <- struct{}{}:
-	default:
+	r.mu.Lock()
+	owed := r.owed > 0
+	if owed {
+		r.owed--
 	}
+	r.mu.Unlock()
+	if !owed {
+		r.permits <- struct{}{}
+	}
+}
+
+// owePermits is for a service that delivers more than it was asked for: the messages
+// are served all the same, and as many permits do not come back.
+func (r *receiver) owePermits(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owed += n
 }
 
 func (r *receiver) addPoller() {
@@ -170,9 +196,9 @@ func (r *receiver) dropPoller() bool {
 	return true
 }
 
-// receive makes one ReceiveMessage call for n messages and returns how many of the
-// permits are in use now.
-func (r *receiver) receive(n int) (used int, err error) {
+// receive makes one ReceiveMessage call for n messages. It returns how many came,
+// and how many of the permits are in use now.
+func (r *receiver) receive(n int) (received, used int, err error) {
 	ctx, sent := withAttemptClock(r.ctx)
 	started := time.Now()
 	out, err := r.queue.clients.polls.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
@@ -188,7 +214,7 @@ func (r *receiver) receive(n int) (used int, err error) {
 		if r.stopped.Err() == nil {
 			r.receiveFailed(ReceiveFailure{Queue: r.queue.id.name, Duration: answered.Sub(started), Err: err})
 		}
-		return 0, err
+		return 0, 0, err
 	}
 	common := r.newReceipt(*sent, answered)
 	for _, msg := range out.Messages {
@@ -196,11 +222,23 @@ func (r *receiver) receive(n int) (used int, err error) {
 		got.handle = aws.ToString(msg.ReceiptHandle)
 		got.count, _ = strconv.Atoi(msg.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
 		got.count = max(got.count, 1)
+		if got.handle == "" {
+			r.receiveFailed(ReceiveFailure{
+				Queue: r.queue.id.name, MessageID: aws.ToString(msg.MessageId), ReceiveCount: got.count,
+				Err: fmt.Errorf("%w: it has no receipt handle, so it can never be settled", ErrUndecodable),
+			})
+			continue
+		}
+		if used >= n {
+			r.owePermits(1) // before it can be given back
+		}
 		if r.accept(msg, got) {
 			used++
+		} else if used >= n {
+			r.owePermits(-1)
 		}
 	}
-	return min(used, n), nil // should there be more than we asked for, they are served all the same
+	return len(out.Messages), min(used, n), nil
 }
 
 func (r *receiver) receiveFailed(failure ReceiveFailure) {

@@ -61,6 +61,10 @@ func (s *settler) wait() {
 	s.changes.wait()
 }
 
+// errExtending keeps a change of visibility back while an extension of the message
+// is on the wire, which would undo it if it came late.
+var errExtending = errors.New("watermillsqs: an extension is under way")
+
 // plan is what becomes of a delivery: the outcome and the call behind it.
 type plan struct {
 	outcome Outcome
@@ -171,6 +175,9 @@ func (s *settler) settle(d *delivery, p plan, quiet <-chan struct{}) {
 	lost, again := s.held.decide(d, p.outcome, p.removes)
 	close(d.ended)
 	d.endContext(ErrSettled)
+	if lost {
+		s.tellLoss(d)
+	}
 
 	var err error
 	switch {
@@ -193,7 +200,6 @@ func (s *settler) settle(d *delivery, p plan, quiet <-chan struct{}) {
 		if quiet != nil {
 			<-quiet
 		}
-		d.quiesce(s.ctx)
 		err = s.carryOut(s.changes, d, p.after)
 		if errors.Is(err, errReceivedAgain) {
 			err = nil // visible it was
@@ -201,6 +207,23 @@ func (s *settler) settle(d *delivery, p plan, quiet <-chan struct{}) {
 	}
 	s.held.leave(d, p.removes && err != nil)
 	s.settled(d, p, held, time.Since(decided), err)
+}
+
+// tellLoss reports, once, that the lease of a delivery was lost. It is called by the
+// goroutine that serves it, so a slow hook holds up nobody else.
+func (s *settler) tellLoss(d *delivery) {
+	if d.lossTold {
+		return
+	}
+	d.lossTold = true
+	s.held.mu.Lock()
+	cause, r := d.lossCause, d.receipt
+	s.held.mu.Unlock()
+	s.log.Error("The lease of a message is lost: another consumer may receive it", errors.Join(ErrLeaseLost, cause),
+		watermill.LogFields{logMessageID: d.id, logReceiveCount: r.count})
+	if hook := s.hooks.LeaseLost; hook != nil {
+		hook(LeaseLoss{Queue: d.queue, MessageID: d.id, ReceiveCount: r.count, Held: time.Since(r.receivedAt), Err: cause})
+	}
 }
 
 func (s *settler) settled(d *delivery, p plan, held, took time.Duration, err error) {
@@ -243,7 +266,11 @@ func (s *settler) carryOut(via *batcher[*settlement], d *delivery, after time.Du
 	const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
 	for attempt := 0; ; attempt++ {
 		err := s.send(via, d, after)
-		if err == nil || errors.Is(err, errReceivedAgain) || isReceiptGone(err) {
+		if errors.Is(err, errExtending) && s.ctx.Err() == nil {
+			d.awaitExtension(s.ctx)
+			continue
+		}
+		if err == nil || errors.Is(err, errReceivedAgain) || errors.Is(err, ErrLeaseLost) || isReceiptGone(err) {
 			return err
 		}
 		pause := exponential(firstPause, longestPause, attempt)
@@ -261,32 +288,41 @@ func (s *settler) carryOut(via *batcher[*settlement], d *delivery, after time.Du
 }
 
 // board takes what is to be sent now: from here on the deliveries are not extended
-// any more. Those that have been received again since are left out.
-func (s *settler) board(batch []*settlement) (boarded []*settlement, receipts []receipt, timeout time.Duration) {
+// any more. Those that have been received again since are left out; so are changes of
+// visibility (not deletes) whose lease is over, since somebody else may have the
+// message, or that an extension under way could undo.
+func (s *settler) board(batch []*settlement, deletes bool) (boarded []*settlement, receipts []receipt, timeout time.Duration) {
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()
 	now := time.Now()
 	timeout = maxAttempt
 	for _, attempt := range batch {
 		d := attempt.d
-		if d.superseded {
+		over := !now.Before(d.receipt.leaseEnd)
+		switch {
+		case d.superseded:
 			attempt.answered <- errReceivedAgain
 			continue
+		case !deletes && (over || d.isLost):
+			attempt.answered <- ErrLeaseLost
+			continue
+		case !deletes && d.extension != nil && d.extension.sent:
+			attempt.answered <- errExtending
+			continue
+		case over:
+			timeout = min(timeout, lostAttempt)
+		default:
+			timeout = min(timeout, attemptTime(d.receipt.leaseEnd))
 		}
 		d.unlease()
 		boarded = append(boarded, attempt)
 		receipts = append(receipts, d.receipt)
-		if now.Before(d.receipt.leaseEnd) {
-			timeout = min(timeout, attemptTime(d.receipt.leaseEnd))
-		} else {
-			timeout = min(timeout, lostAttempt)
-		}
 	}
 	return boarded, receipts, timeout
 }
 
 func (s *settler) sendDeletes(batch []*settlement) {
-	batch, receipts, timeout := s.board(batch)
+	batch, receipts, timeout := s.board(batch, true)
 	if len(batch) == 0 {
 		return
 	}
@@ -302,7 +338,7 @@ func (s *settler) sendDeletes(batch []*settlement) {
 }
 
 func (s *settler) sendChanges(batch []*settlement) {
-	batch, receipts, timeout := s.board(batch)
+	batch, receipts, timeout := s.board(batch, false)
 	if len(batch) == 0 {
 		return
 	}

@@ -1,6 +1,7 @@
 package watermillsqs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -50,6 +51,7 @@ type subscription struct {
 	endCalls    context.CancelFunc
 	deliveries  sync.WaitGroup // one a message in hand; added to by pollers only
 	abandon     chan struct{}  // closed when verdicts no longer count
+	failed      sync.Once
 }
 
 var _ drainer = (*subscription)(nil)
@@ -141,15 +143,17 @@ func (s *subscription) drain(forgetContext func() bool) {
 
 // fail ends the subscription because its queue is gone.
 func (s *subscription) fail(err error) {
-	s.log.Error("The queue is gone: the subscription ends and its channel is closed", fmt.Errorf("queue %q: %w", s.queue.id.name, err), nil)
-	s.stop()
+	s.failed.Do(func() {
+		s.log.Error("The queue is gone: the subscription ends and its channel is closed", fmt.Errorf("queue %q: %w", s.queue.id.name, err), nil)
+		s.stop()
+	})
 }
 
-// accept takes a received message in hand. It reports whether the message uses a
-// permit, which it does unless we hold it already.
+// accept takes a received message in hand, with one of the receiver's permits. It
+// reports whether it did, which is so unless we hold the message already.
 func (s *subscription) accept(msg types.Message, r receipt) bool {
 	d := &delivery{
-		id:         aws.ToString(msg.MessageId),
+		id:         cmp.Or(aws.ToString(msg.MessageId), r.handle), // a message is never taken for another
 		queue:      s.queue.id.name,
 		groupID:    msg.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)],
 		sentAt:     systemTime(msg, types.MessageSystemAttributeNameSentTimestamp),
@@ -181,7 +185,7 @@ func (s *subscription) accept(msg types.Message, r receipt) bool {
 	a := s.held.arrive(d)
 	if a == adopted {
 		endContext(ErrSettled)
-		s.log.Debug("A message came back that is still in hand; its newest receipt counts now", fields)
+		s.log.Debug("A message came back that is still in hand; the newest receipt counts", fields)
 		return false
 	}
 	if err != nil && a != alreadyAcked {
@@ -215,6 +219,12 @@ func (s *subscription) unmarshal(msg types.Message) (decoded *message.Message, e
 	if decoded == nil {
 		return nil, fmt.Errorf("%w: the marshaler returned no message", ErrUndecodable)
 	}
+	if decoded.Acked() == nil {
+		// Not made by NewMessage, so an Ack would close no channel.
+		made := message.NewMessage(decoded.UUID, decoded.Payload)
+		made.Metadata = decoded.Metadata
+		decoded = made
+	}
 	// These belong to the delivery or publish that they were set in.
 	for _, key := range []string{OutcomeKey, RetryAfterKey, delay.DelayedForKey, delay.DelayedUntilKey} {
 		delete(decoded.Metadata, key)
@@ -244,10 +254,9 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 		// Its handler may still be at work on the delivery whose lease was lost.
 		select {
 		case <-d.predecessor.ended:
-			if d.predecessor.removes {
+			if s.held.predecessorEnded(d) {
 				a = alreadyAcked
 			}
-			d.predecessor = nil
 		case <-d.lost:
 			return lost
 		case <-s.stopped.Done():
@@ -272,17 +281,24 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 		return plan{outcome: Released}
 	}
 
-	select {
-	case <-d.msg.Acked():
-	case <-d.msg.Nacked():
-	case <-s.abandon:
-		return s.abandoned(d)
+	for loss := d.lost; ; {
+		select {
+		case <-d.msg.Acked():
+		case <-d.msg.Nacked():
+		case <-loss:
+			s.settler.tellLoss(d)
+			loss = nil
+			continue
+		case <-s.abandon:
+			return s.abandoned(d)
+		}
+		return s.verdict(d)
 	}
-	return s.verdict(d)
 }
 
 // verdict is the plan for a message that has been acked or nacked.
 func (s *subscription) verdict(d *delivery) plan {
+	d.endContext(ErrSettled)
 	select {
 	case <-d.msg.Acked():
 		return s.settler.planFor(d, true, s.messages.Err() != nil)
