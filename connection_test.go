@@ -776,7 +776,7 @@ func TestTestCredentials(t *testing.T) {
 func queueURLs(t *testing.T, service *sqstest.Service, actions ...string) (urls []string) {
 	t.Helper()
 	for _, call := range service.Calls(actions...) {
-		var request struct{ QueueUrl string } //nolint:revive // the name on the wire
+		var request struct{ QueueUrl string }
 		require.NoError(t, json.Unmarshal(call.Request, &request))
 		urls = append(urls, request.QueueUrl)
 	}

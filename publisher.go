@@ -73,9 +73,8 @@ func NewPublisher(conn *Connection, config PublisherConfig, logger watermill.Log
 //
 // Publish does not change the messages.
 //
-// Errors: [PublishError], or, where nothing was sent, ErrNotConnected, ErrClosed
-// and ErrInvalidQueue (wrapped), or what SQS answered when the queue was looked
-// up.
+// Errors: [PublishError]; or, before anything else, ErrNotConnected, ErrClosed or
+// ErrInvalidQueue (wrapped).
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	clients, err := p.conn.forPublish()
 	if err != nil {
@@ -103,7 +102,10 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(messages[0].Context()), p.config.PublishTimeout)
 	defer cancel()
 	if call.url, err = call.lookUp(ctx); err != nil {
-		return err
+		for _, entry := range call.entries {
+			call.failed[entry.index] = err
+		}
+		return call.result(topic, messages)
 	}
 	p.log.Debug("Publishing", watermill.LogFields{logTopic: topic, logQueue: id.name, "messages": len(messages)})
 	call.send(ctx)

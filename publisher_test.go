@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -104,12 +105,7 @@ func span(i, j int) (indexes []int) {
 // bodyIs makes a fault hit the message with a body.
 func bodyIs(bodies ...string) func(sqstest.MessageView) bool {
 	return func(m sqstest.MessageView) bool {
-		for _, body := range bodies {
-			if m.Body == body {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(bodies, m.Body)
 	}
 }
 
@@ -229,6 +225,7 @@ func TestPublishValidatesFirst(t *testing.T) {
 // the other entries of a batch.
 type wrongMarshaler struct {
 	watermillsqs.DefaultMarshaler
+
 	wrong func(out *watermillsqs.Outgoing) error
 }
 
@@ -346,6 +343,26 @@ func TestPublishEntryAgain(t *testing.T) {
 					seen[body]++
 				}
 				assert.Len(t, seen, 25-len(test.failed))
+			})
+		})
+	}
+}
+
+// An entry that fails alone for ever, also where it is tried in a call of its own, is
+// its own misfortune: the others of the call are sent.
+func TestPublishEntryFailsAloneForEver(t *testing.T) {
+	for name, effect := range map[string]sqstest.Effect{
+		"on our side":    sqstest.FailEntry("InternalError", "", false),
+		"sender's fault": sqstest.FailEntry("SomeFault", "", true), // on its own, only
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *harness) {
+				q := h.queue("orders", nil)
+				h.service.Inject(sqstest.Fault{Action: "SendMessageBatch", Message: bodyIs("3"), Effect: sqstest.FailEntry("InternalError", "", false)})
+				h.service.Inject(sqstest.Fault{Action: "SendMessage", Message: bodyIs("3"), Effect: effect})
+				err := h.publisher(watermillsqs.PublisherConfig{}).Publish("orders", numbered(25)...)
+				failedOf(t, err, 25, 3)
+				assert.Equal(t, append(numbers(0, 3), numbers(4, 25)...), bodies(q))
 			})
 		})
 	}

@@ -164,7 +164,7 @@ func TestDefaultQueueName(t *testing.T) {
 		".fifo":                  ".fifo",
 		"":                       "",
 		"größe":                  "gr--e", // one for each character
-		"日本":                     "--",
+		"\u65e5\u672c":           "--",
 		"a\xffb":                 "a-b",
 		"*aggregate.Created":     "-aggregate-Created",
 		strings.Repeat("x", 100): strings.Repeat("x", 100),
@@ -232,7 +232,7 @@ func TestTopicForms(t *testing.T) {
 		h.queue(longest, nil)
 		for _, topic := range []string{"orders-new", "orders.new", q.URL(), q.ARN(), longest} {
 			h.service.ResetCalls()
-			queueName := func(topic string) string { return watermillsqs.DefaultQueueName(topic) }
+			queueName := watermillsqs.DefaultQueueName // one of the user's own, so that the forms do not collide
 			pub := h.publisher(watermillsqs.PublisherConfig{QueueName: queueName})
 			sub := h.subscriber(watermillsqs.SubscriberConfig{QueueName: queueName})
 			require.NoError(t, pub.Publish(topic, message.NewMessage("1", []byte("x"))))
@@ -1167,6 +1167,37 @@ func TestReceiveIsThrottled(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that answers at once that there is nothing, whatever the wait, is not
+// asked in a hot loop.
+func TestEmptyAnswersAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.queue("orders", nil)
+		var mu sync.Mutex
+		receives := 0
+		h.intercept(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if actionOf(r) != "ReceiveMessage" {
+				return next.RoundTrip(r)
+			}
+			mu.Lock()
+			receives++
+			hot := receives > 1000
+			mu.Unlock()
+			if hot { // or else time would stand still for ever
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			r.Header.Set("X-Amz-Target", "AmazonSQS.ListQueues") // an answer without messages
+			replaceBody(r, `{"QueueNamePrefix":"none"}`)
+			return next.RoundTrip(r)
+		})
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders")
+		h.none(messages, 10*time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		assert.LessOrEqual(t, receives, 100)
+	})
 }
 
 // Close does not wait for the pause after a failure.

@@ -136,6 +136,11 @@ func lookUp(ctx context.Context, clients *clients, id queueID, create *creation)
 	if create == nil {
 		return "", false, fmt.Errorf("watermillsqs: queue %q does not exist, or this caller may not see it (CreateIfMissing is off): %w", id.name, err)
 	}
+	if id.account != "" {
+		// The account may not be ours, and CreateQueue knows no other.
+		return "", false, fmt.Errorf("watermillsqs: queue %q of account %s does not exist; only a queue that is given by its name can be created: %w",
+			id.name, id.account, err)
+	}
 	out, err := clients.calls.CreateQueue(ctx, &sqs.CreateQueueInput{
 		QueueName:  aws.String(id.name),
 		Attributes: create.attributes,
