@@ -158,3 +158,89 @@ func makeVisible(h *harness, q *sqstest.Queue) {
 	}
 	h.service.ResetCalls()
 }
+
+// A second lease of the message is lost while it waits for the first handler: it is
+// still not handed out before that one has ended.
+func TestLeaseLostTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.queue("in", map[string]string{"VisibilityTimeout": "5"})
+		h.publish("in", "a")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxExtension: -1}, "in")
+		first := h.next(messages)
+		select {
+		case again := <-messages:
+			t.Error("handed out again while its first handler runs")
+			again.Nack()
+		case <-time.After(time.Minute):
+		}
+		first.Ack()
+		time.Sleep(time.Minute)
+	})
+}
+
+// The ack of the first handler counts, whatever became of the leases since.
+func TestAckAfterTwoLosses(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("in", map[string]string{"VisibilityTimeout": "5"})
+		h.publish("in", "a")
+		// One in hand and one permit: the second delivery waits, the third is not
+		// received before the first handler has acked.
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxExtension: -1, MaxInFlight: 2}, "in")
+		first := h.next(messages)
+		<-first.Context().Done()
+		time.Sleep(4 * time.Second) // received again and waiting
+		h.service.Inject(sqstest.Fault{Action: "ReceiveMessage", Times: 3, Effect: sqstest.Error(500, "InternalFailure", "")})
+		time.Sleep(1100 * time.Millisecond) // the second is lost at 5 s
+		first.Ack()
+		select {
+		case again := <-messages:
+			t.Error("handled again although it was acked")
+			again.Ack()
+		case <-time.After(time.Minute):
+		}
+		assert.Equal(t, 0, q.Len())
+	})
+}
+
+// It counts, too, when a Close has given the waiting delivery back.
+func TestAckAfterLossDuringClose(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("in", map[string]string{"VisibilityTimeout": "5"})
+		h.publish("in", "a")
+		sub, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxExtension: -1}, "in")
+		first := h.next(messages)
+		<-first.Context().Done()
+		time.Sleep(2 * time.Second) // received again and waiting
+		closed := make(chan struct{})
+		go func() { defer close(closed); assert.NoError(t, sub.Close()) }()
+		time.Sleep(2 * time.Second)
+		first.Ack()
+		<-closed
+		_, messages = h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		select {
+		case again := <-messages:
+			t.Error("handled again although it was acked")
+			again.Ack()
+		case <-time.After(time.Minute):
+		}
+		assert.Equal(t, 0, q.Len())
+	})
+}
+
+// Nor does the SDK repeat a retry whose answer was lost: the message may have a new
+// handler by then.
+func TestRetryIsNotRepeatedByTheSDK(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("in", nil)
+		h.publish("in", "a")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 2}, "in")
+		msg := h.next(messages)
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Times: 1, Effect: sqstest.LoseAnswer()})
+		msg.Nack()
+		again := h.within(messages, time.Millisecond)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, 2, q.Messages()[0].ReceiveCount, "it was visible while its handler has it")
+		assert.Len(t, h.changes(), 1, "the old retry is not repeated")
+		again.Ack()
+	})
+}

@@ -70,7 +70,7 @@ type Connection struct {
 	connecting    chan struct{} // closed when the Connect under way has ended
 	clients       *clients
 	subscriptions map[drainer]struct{}
-	inFlight      map[string]*inFlight // by queue URL
+	inFlight      map[string]*inFlight // by the path of the queue's URL
 	idleEpoch     uint64               // how often the last subscription has ended
 	closed        chan struct{}        // closed when Close has finished
 }
@@ -278,16 +278,29 @@ func (c *Connection) inEffect(m closeMark) bool {
 	return m.now || c.idleEpoch != m.epoch
 }
 
-// holdings returns the register of what this connection has in flight from a queue.
-func (c *Connection) holdings(queueURL string) *inFlight {
+// hold returns the register of what this connection has in flight from a queue, for
+// one subscription, until unhold.
+func (c *Connection) hold(queue *boundQueue) *inFlight {
+	key := queue.path()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.inFlight[queueURL]
+	f := c.inFlight[key]
 	if f == nil {
-		f = newInFlight()
-		c.inFlight[queueURL] = f
+		f = newInFlight(key)
+		c.inFlight[key] = f
 	}
+	f.subscriptions++
 	return f
+}
+
+// unhold drops a register that nobody uses and that remembers nothing.
+func (c *Connection) unhold(f *inFlight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.subscriptions--
+	if f.subscriptions == 0 && f.isEmpty() {
+		delete(c.inFlight, f.queuePath)
+	}
 }
 
 func (config Config) validate() error {

@@ -148,7 +148,21 @@ func TestNothingIsCalledBeforeItIsNeeded(t *testing.T) {
 	require.NoError(t, pub.Publish("in", message.NewMessage("1", []byte("x"))))
 	assert.Equal(t, 2, service.Count(), "GetQueueUrl and SendMessage")
 	assert.EqualValues(t, 2, requests.Load())
+
+	// The router that was assembled before is of use now. (It has to be run: Watermill
+	// leaves a goroutine of a Run that failed until its handlers have run and stopped.)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	require.NoError(t, router.RunHandlers(ctx))
+	_, out := handles(t, conn)
+	messages, err := out.Subscribe(t.Context(), "out")
+	require.NoError(t, err)
+	msg := <-messages
+	assert.Equal(t, "1", msg.UUID)
+	msg.Ack()
+	cancel()
 	require.NoError(t, conn.Close())
+	assert.Eventually(t, router.IsClosed, 10*time.Second, 5*time.Millisecond)
 }
 
 // NewConnection looks at nothing at all: not even at files or at its own fields.

@@ -195,7 +195,10 @@ const (
 // inFlight is the register of what one connection holds of one queue: one entry a
 // message id, whichever of its subscriptions received it.
 type inFlight struct {
-	mu      sync.Mutex // never held during a call or a wait
+	queuePath     string
+	subscriptions int // that use it; guarded by the connection
+
+	mu      sync.Mutex // guards what follows; never held during a call or a wait
 	entries map[string]*delivery
 	// acks are the ids whose delete was not confirmed, oldest first in ackOrder.
 	acks     map[string]*list.Element
@@ -207,12 +210,20 @@ type rememberedAck struct {
 	until time.Time
 }
 
-func newInFlight() *inFlight {
+func newInFlight(queuePath string) *inFlight {
 	return &inFlight{
-		entries:  make(map[string]*delivery),
-		acks:     make(map[string]*list.Element),
-		ackOrder: list.New(),
+		queuePath: queuePath,
+		entries:   make(map[string]*delivery),
+		acks:      make(map[string]*list.Element),
+		ackOrder:  list.New(),
 	}
+}
+
+// isEmpty reports whether nothing is in flight and no ack is remembered.
+func (f *inFlight) isEmpty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.entries) == 0 && len(f.acks) == 0
 }
 
 // arrival is what to do with a message that was received.

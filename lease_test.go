@@ -2,10 +2,12 @@ package watermillsqs_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -226,5 +228,51 @@ func TestAckDoesNotWaitForTheExtensionUnderWay(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Empty(t, h.lost())
 		assert.Len(t, h.changes(), 1)
+	})
+}
+
+// A batch of extensions that is refused as a whole is sent one by one.
+func TestExtensionBatchRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.queue("in", nil)
+		h.publish("in", strings.Split(strings.Repeat("x", 10), "")...)
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibilityBatch", Times: 1, Effect: sqstest.Error(400, "InvalidParameterValue", "x")})
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		var all []*message.Message
+		for range 10 {
+			all = append(all, h.next(messages))
+		}
+		time.Sleep(time.Minute)
+		for _, m := range all {
+			assert.NoError(t, context.Cause(m.Context()))
+			m.Ack()
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A slow hook holds up nobody: the lease of another message is extended meanwhile.
+func TestSlowLeaseLostHook(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.queue("in", map[string]string{"VisibilityTimeout": "4"})
+		h.publish("in", "a", "b")
+		isA := func(m sqstest.MessageView) bool { return m.Body == "a" }
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibilityBatch", Message: isA, Effect: sqstest.FailEntry("InternalError", "", false)})
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Message: isA, Effect: sqstest.Error(500, "InternalFailure", "")})
+		hooks := watermillsqs.Hooks{LeaseLost: func(watermillsqs.LeaseLoss) { time.Sleep(10 * time.Second) }}
+		sub, err := watermillsqs.NewSubscriber(h.conn, watermillsqs.SubscriberConfig{MaxInFlight: 2, Hooks: hooks}, h.log)
+		require.NoError(t, err)
+		messages, err := sub.Subscribe(context.Background(), "in")
+		require.NoError(t, err)
+		all := map[string]*message.Message{}
+		for range 2 {
+			msg := h.next(messages)
+			all[string(msg.Payload)] = msg
+		}
+		time.Sleep(15 * time.Second)
+		assert.Error(t, all["a"].Context().Err())
+		assert.NoError(t, all["b"].Context().Err())
+		all["a"].Nack()
+		all["b"].Ack()
 	})
 }

@@ -23,6 +23,10 @@ const (
 	// be held: they count from the receive as the service sees it.
 	holdMargin = time.Second
 
+	// pollWatchdog ends a poll whose HTTP client has no timeout of its own. It leaves
+	// time for the SDK's three attempts of 25 s.
+	pollWatchdog = 90 * time.Second
+
 	hastyAnswer = 500 * time.Millisecond // an empty answer that comes earlier did not wait
 	hastyPause  = 50 * time.Millisecond  // after the first of them; doubled up to receivePause
 
@@ -141,6 +145,10 @@ func (r *receiver) takePermits() int {
 	case <-r.stopped.Done():
 		return 0
 	}
+	if r.stopped.Err() != nil { // both were ready
+		r.putPermit()
+		return 0
+	}
 	n := 1
 	for n < r.batch {
 		select {
@@ -199,7 +207,9 @@ func (r *receiver) dropPoller() bool {
 // receive makes one ReceiveMessage call for n messages. It returns how many came,
 // and how many of the permits are in use now.
 func (r *receiver) receive(n int) (received, used int, err error) {
-	ctx, sent := withAttemptClock(r.ctx)
+	ctx, cancel := context.WithTimeout(r.ctx, pollWatchdog)
+	defer cancel()
+	ctx, sent := withAttemptClock(ctx)
 	started := time.Now()
 	out, err := r.queue.clients.polls.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:                    aws.String(r.queue.url()),

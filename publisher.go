@@ -253,6 +253,9 @@ func (c *publishCall) sendBatch(ctx context.Context, batch []publishEntry) error
 			for _, entry := range batch {
 				c.failed[entry.index] = err
 			}
+			if round > 1 {
+				return nil // what fails when it is sent again is the misfortune of these
+			}
 			return err
 		}
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -202,6 +203,16 @@ func newBoundQueue(clients *clients, id queueID, queueURL string, facts queueFac
 }
 
 func (q *boundQueue) url() string { return *q.currentURL.Load() }
+
+// path identifies the queue within a connection, whichever way a topic named it: it
+// is /ACCOUNT/NAME of its URL.
+func (q *boundQueue) path() string {
+	u, err := url.Parse(q.url())
+	if err != nil {
+		return q.url()
+	}
+	return u.Path
+}
 
 // queueFacts is what a subscription needs to know of its queue.
 type queueFacts struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	pkgerrors "github.com/pkg/errors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -448,5 +450,76 @@ func TestUndecodable(t *testing.T) {
 		for _, line := range h.log.matching("cannot be decoded") {
 			assert.NotContains(t, line, "%%%", "payloads are not logged")
 		}
+	})
+}
+
+// Retries that could not be sent while their lease ran are not sent after it: another
+// consumer may have the message.
+func TestRetriesAreNotSentAfterTheirLease(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.queue("in", map[string]string{"VisibilityTimeout": "2"})
+		for range 10 {
+			h.publish("in", strings.Split(strings.Repeat("x", 20), "")...)
+		}
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Effect: sqstest.Hang()})
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibilityBatch", Effect: sqstest.Hang()})
+		sub, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 200}, "in")
+		start := time.Now()
+		var all []*message.Message
+		for range 200 {
+			all = append(all, h.next(messages))
+		}
+		require.Less(t, time.Since(start), 10*time.Millisecond)
+		for _, m := range all {
+			m.Nack()
+		}
+		time.Sleep(1900 * time.Millisecond)
+		go sub.Close()
+		time.Sleep(10 * time.Second)
+		late := 0
+		for _, call := range h.service.Calls("ChangeMessageVisibility", "ChangeMessageVisibilityBatch") {
+			if call.At.Sub(start) > 2*time.Second+10*time.Millisecond {
+				late += call.Entries
+			}
+		}
+		assert.Equal(t, 0, late, "entries sent after the lease of their message")
+	})
+}
+
+// The context of a message ends at its verdict, also while the redrive policy is read
+// again.
+func TestContextEndsAtTheVerdict(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		dlq := h.queue("dlq", nil)
+		q := h.queue("in", map[string]string{"RedrivePolicy": redrivePolicy(dlq, 1)})
+		h.publish("in", "a")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		setAttribute(h, q, "RedrivePolicy", "")
+		h.next(messages).Nack()
+		msg := h.next(messages) // count 2
+		h.service.Inject(sqstest.Fault{Action: "GetQueueAttributes", Effect: sqstest.Hang()})
+		watermillsqs.Drop(msg)
+		msg.Nack()
+		synctest.Wait()
+		assert.Error(t, msg.Context().Err())
+		time.Sleep(time.Minute)
+	})
+}
+
+type zeroMarshaler struct{ watermillsqs.DefaultMarshaler }
+
+func (zeroMarshaler) Unmarshal(string, types.Message) (*message.Message, error) {
+	return &message.Message{UUID: "x", Payload: []byte("p")}, nil
+}
+
+// A marshaler that makes its message without NewMessage.
+func TestMarshalerWithoutNewMessage(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("in", nil)
+		h.publish("in", "a")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{Marshaler: zeroMarshaler{}}, "in")
+		h.next(messages).Ack()
+		time.Sleep(time.Minute)
+		assert.Equal(t, 0, q.Len())
 	})
 }

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
+
+// initializeTimeout bounds SubscribeInitialize, which has no context of its caller.
+const initializeTimeout = 2 * time.Minute
 
 // A Subscriber receives from SQS queues. It implements [message.Subscriber] and
 // [message.SubscribeInitializer], is safe for concurrent use, and can have any
@@ -85,7 +89,11 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		return nil, err
 	}
 	log := s.log.With(watermill.LogFields{logTopic: topic, logQueue: queue.id.name})
-	sub.start(ctx, queue, s.conn.holdings(queue.url()), log, func() { s.unregister(sub) })
+	held := s.conn.hold(queue)
+	sub.start(ctx, queue, held, log, func() {
+		s.conn.unhold(held)
+		s.unregister(sub)
+	})
 	return sub.out, nil
 }
 
@@ -98,7 +106,9 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 	if closed {
 		return fmt.Errorf("watermillsqs: initialize %q: %w", topic, ErrClosed)
 	}
-	_, err := s.find(context.Background(), topic)
+	ctx, cancel := context.WithTimeout(context.Background(), initializeTimeout)
+	defer cancel()
+	_, err := s.find(ctx, topic)
 	return err
 }
 

@@ -270,8 +270,12 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 		return plan{outcome: Retried, after: s.settler.undecodableDelay(d.newestReceipt().count)}
 	}
 
-	if s.stopped.Err() != nil {
+	select { // before the offer, where the choice would be random
+	case <-s.stopped.Done():
 		return plan{outcome: Released}
+	case <-d.lost:
+		return lost
+	default:
 	}
 	select {
 	case s.out <- d.msg:
