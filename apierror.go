@@ -87,6 +87,16 @@ func isThrottled(err error) bool {
 	return errors.As(err, &response) && response.HTTPStatusCode() == http.StatusTooManyRequests
 }
 
+// isKeyThrottled reports that the key of an encrypted queue is used too often, which
+// the SDK, other than for the queue itself, does not try again.
+func isKeyThrottled(err error) bool {
+	switch errorCode(err) {
+	case "KmsThrottled", "KMS.ThrottlingException":
+		return true
+	}
+	return false
+}
+
 // isReceiptGone reports whether SQS refused a delete or a visibility change for
 // good because of the receipt: it expired, belongs to a deleted message, or asked
 // for more than 12 hours. Trying again cannot help.
@@ -104,7 +114,8 @@ func isReceiptGone(err error) bool {
 func isContentFault(err error) bool {
 	switch errorCode(err) {
 	case "InvalidParameterValue", "InvalidParameterValueException", "InvalidMessageContents", "MissingParameter",
-		"MissingRequiredParameterException", "BatchRequestTooLong", "InvalidAttributeValue", "InvalidAttributeName":
+		"MissingRequiredParameterException", "BatchRequestTooLong", "InvalidAttributeValue", "InvalidAttributeName",
+		"ValidationException", "SerializationException":
 		return true
 	}
 	return false

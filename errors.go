@@ -35,6 +35,11 @@ var (
 	// ErrInvalidQueue is wrapped by every error about a queue's name or about a
 	// field of its [Queue] descriptor that SQS, or this library, would refuse.
 	ErrInvalidQueue = errors.New("watermillsqs: invalid queue")
+
+	// ErrUndecodable means that a received message cannot be turned into a
+	// Watermill message: its body does not match its checksum or its encoding, or
+	// its packed metadata is damaged.
+	ErrUndecodable = errors.New("watermillsqs: undecodable message")
 )
 
 // PublishError says which messages of one Publish call were not accepted. The

@@ -54,11 +54,6 @@ var (
 	// components/delay) cannot be read, or asks for more than the 15 minutes for
 	// which SQS can delay a message.
 	ErrInvalidDelay = errors.New("watermillsqs: invalid delay")
-
-	// ErrUndecodable means that a received message cannot be turned into a
-	// Watermill message: its body does not match its checksum or its encoding, or
-	// its packed metadata is damaged.
-	ErrUndecodable = errors.New("watermillsqs: undecodable message")
 )
 
 const (

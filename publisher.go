@@ -226,8 +226,7 @@ func batchLength(entries []publishEntry) int {
 // good, or has been tried often enough. It returns the error of a call that failed
 // as a whole.
 func (c *publishCall) sendBatch(ctx context.Context, batch []publishEntry) error {
-	const firstPause, longestPause = 100 * time.Millisecond, time.Second
-	for round := 1; len(batch) > 0; round++ {
+	for round := 1; ; round++ {
 		batch = c.dropEnded(batch)
 		if len(batch) == 0 {
 			return nil
@@ -236,6 +235,8 @@ func (c *publishCall) sendBatch(ctx context.Context, batch []publishEntry) error
 		switch {
 		case err != nil && isQueueMissing(err) && c.lookUpAgain(ctx):
 			round--
+			continue
+		case err != nil && isKeyThrottled(err) && round < sendRounds && pauseBefore(ctx, round):
 			continue
 		case err != nil && isContentFault(err) && len(batch) == 1:
 			c.failed[batch[0].index] = err
@@ -267,17 +268,22 @@ func (c *publishCall) sendBatch(ctx context.Context, batch []publishEntry) error
 				again = append(again, entry)
 			}
 		}
-		if batch = again; len(batch) == 0 {
-			return nil
-		}
-		pause := exponential(firstPause, longestPause, round-1)
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		case <-ctx.Done():
-			return nil // failed says why
+		if batch = again; len(batch) == 0 || !pauseBefore(ctx, round) {
+			return nil // failed says what is left
 		}
 	}
-	return nil
+}
+
+// pauseBefore waits before another round, and reports whether there is time for it.
+func pauseBefore(ctx context.Context, round int) bool {
+	const firstPause, longestPause = 100 * time.Millisecond, time.Second
+	pause := exponential(firstPause, longestPause, round-1)
+	select {
+	case <-time.After(pause/2 + rand.N(pause/2)):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (c *publishCall) notSent(entries []publishEntry, cause error) {

@@ -82,6 +82,8 @@ func (q Queue) validate(name string) error {
 		check(q.Visibility == 0 || q.Visibility >= minVisibility && q.Visibility <= maxVisibility, "Visibility", q.Visibility,
 			"1s to 12h (0 is the queue's own)"),
 		check(q.Visibility%time.Second == 0, "Visibility", q.Visibility, "whole seconds"),
+		check(q.Visibility > 0 || q.Attributes["VisibilityTimeout"] != "0", `Attributes["VisibilityTimeout"]`, 0,
+			"1 to 43200 unless Visibility is set: every received message would be received again at once"),
 	} {
 		if err != nil {
 			return err

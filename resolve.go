@@ -41,30 +41,40 @@ type creation struct {
 }
 
 // claim refuses a topic whose mapped name another topic has already: their
-// messages would mix.
-func (c *queueCache) claim(id queueID) error {
-	if id.account != "" || id.url != "" || !id.mapped {
-		return nil
+// messages would mix. It reports whether the claim is a new one.
+func (c *queueCache) claim(id queueID) (made bool, err error) {
+	if !id.mapped {
+		return false, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	other, taken := c.claims[id.name]
 	if taken && other != id.topic {
-		return fmt.Errorf("%w: topics %q and %q both map to queue name %q; rename one or set QueueName",
+		return false, fmt.Errorf("%w: topics %q and %q both map to queue name %q; rename one or set QueueName",
 			ErrInvalidQueue, other, id.topic, id.name)
 	}
 	if c.claims == nil {
 		c.claims = make(map[string]string)
 	}
 	c.claims[id.name] = id.topic
-	return nil
+	return !taken, nil
 }
 
 // resolve returns the URL of a queue, from the cache or by GetQueueUrl, and
 // whether this very call created the queue.
 func (c *queueCache) resolve(ctx context.Context, clients *clients, id queueID, create *creation) (queueURL string, created bool, err error) {
-	if err := c.claim(id); err != nil {
+	claimed, err := c.claim(id)
+	if err != nil {
 		return "", false, err
+	}
+	if claimed {
+		defer func() {
+			if err != nil { // a topic that leads nowhere stands in nobody's way
+				c.mu.Lock()
+				delete(c.claims, id.name)
+				c.mu.Unlock()
+			}
+		}()
 	}
 	if id.url != "" {
 		return id.url, false, nil

@@ -68,24 +68,8 @@ func NewSubscriber(conn *Connection, config SubscriberConfig, logger watermill.L
 // (wrapped), or what SQS answered.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	sub := newSubscription(ctx, topic, &s.config)
-	if err := s.register(sub); err != nil {
-		return nil, err
-	}
-	// From here on Close waits for the subscription, and ends its set-up.
-	setUp, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(sub.stopped, cancel)()
-
-	queue, err := s.find(setUp, topic)
-	if err == nil && sub.stopped.Err() != nil {
-		err = ErrClosed
-	}
+	queue, err := s.setUp(ctx, sub)
 	if err != nil {
-		if sub.stopped.Err() != nil && ctx.Err() == nil {
-			err = errors.Join(ErrClosed, err)
-		}
-		s.unregister(sub)
-		close(sub.done)
 		return nil, err
 	}
 	log := s.log.With(watermill.LogFields{logTopic: topic, logQueue: queue.id.name})
@@ -100,16 +84,46 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 // SubscribeInitialize does what Subscribe does, but for receiving: afterwards the
 // queue exists, and messages published to it are kept.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
-		return fmt.Errorf("watermillsqs: initialize %q: %w", topic, ErrClosed)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), initializeTimeout)
 	defer cancel()
-	_, err := s.find(ctx, topic)
-	return err
+	sub := newSubscription(ctx, topic, &s.config)
+	if _, err := s.setUp(ctx, sub); err != nil {
+		return err
+	}
+	s.discard(sub)
+	return nil
+}
+
+// setUp registers a subscription and finds its queue. From the registration on,
+// Close ends it and waits for it. When it fails the subscription is discarded.
+func (s *Subscriber) setUp(ctx context.Context, sub *subscription) (*boundQueue, error) {
+	if err := s.register(sub); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(sub.stopped, cancel)()
+
+	queue, err := s.find(ctx, sub.topic)
+	if sub.stopped.Err() != nil { // closed meanwhile
+		cause := fmt.Errorf("watermillsqs: subscribe to %q: %w", sub.topic, ErrClosed)
+		if _, closed := s.conn.forSubscribe(); closed != nil {
+			cause = closed
+		}
+		err = errors.Join(cause, err)
+	}
+	if err != nil {
+		s.discard(sub)
+		return nil, err
+	}
+	return queue, nil
+}
+
+// discard ends a subscription that is not started.
+func (s *Subscriber) discard(sub *subscription) {
+	s.unregister(sub)
+	sub.stop()
+	close(sub.done)
 }
 
 // Close ends all subscriptions of the subscriber and returns when their channels
