@@ -40,7 +40,6 @@ type delivery struct {
 	endContext context.CancelCauseFunc
 	visibility time.Duration // what each extension asks for
 	leases     *leases       // of the subscription that serves it
-	permit     bool          // it uses one of the receiver's permits
 	lossTold   bool          // serve has reported that the lease is lost
 	lost       chan struct{} // closed when the lease is lost
 	ended      chan struct{} // closed by settle when the outcome is decided
