@@ -36,6 +36,10 @@ var (
 	// field of its [Queue] descriptor that SQS, or this library, would refuse.
 	ErrInvalidQueue = errors.New("watermillsqs: invalid queue")
 
+	// ErrIncompleteRedrive is wrapped by the error about a [Queue] that has one of
+	// MaxAttempts and DeadLetter without the other.
+	ErrIncompleteRedrive = errors.New("watermillsqs: incomplete redrive policy")
+
 	// ErrUndecodable means that a received message cannot be turned into a
 	// Watermill message: its body does not match its checksum or its encoding, or
 	// its packed metadata is damaged.

@@ -136,6 +136,17 @@ func ExampleDeliveryFromContext() {
 	// Output: <nil>
 }
 
+// The redrive policy, as a part of the queue's descriptor.
+func ExampleQueue() {
+	config := watermillsqs.SubscriberConfig{
+		Queue:   watermillsqs.Queue{MaxAttempts: 5, DeadLetter: "payments-dead"},
+		Backoff: watermillsqs.ExponentialBackoff(time.Second, 5*time.Minute),
+	}
+	_, err := watermillsqs.NewSubscriber(watermillsqs.NewConnection(watermillsqs.Config{}), config, nil)
+	fmt.Println(err)
+	// Output: <nil>
+}
+
 // Which messages of a call were not accepted.
 func ExamplePublishError() {
 	service := sqstest.Start()

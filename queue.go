@@ -17,6 +17,7 @@ const (
 	minVisibility = time.Second
 	maxVisibility = 12 * time.Hour
 	maxQueueName  = 80
+	maxReceives   = 1000
 	fifoSuffix    = ".fifo"
 )
 
@@ -48,6 +49,20 @@ type Queue struct {
 	// queue is an error.
 	CreateIfMissing bool
 
+	// MaxAttempts is how often a message is delivered before SQS moves it to
+	// DeadLetter, 1 to 1000: the maxReceiveCount of the queue's redrive policy.
+	// Every receive counts, expired leases and other consumers' included, and with 1
+	// a single lost answer moves a message, which is warned about. The policy is
+	// written when the subscription opens (SetQueueAttributes), unless an equal one
+	// is there. Together with DeadLetter, or not at all ([ErrIncompleteRedrive]).
+	// Default: 0, the queue's own policy stays as it is.
+	MaxAttempts int
+
+	// DeadLetter is the queue, by name, URL or ARN, that takes what has been
+	// delivered MaxAttempts times. Where CreateIfMissing is set it is created, too,
+	// and keeps its messages for 14 days.
+	DeadLetter string
+
 	// Attributes are the attributes with which the queue is created, by their
 	// names in the SQS API. A queue that exists is not changed. Where
 	// VisibilityTimeout is absent and Visibility is set, Visibility is used.
@@ -75,7 +90,13 @@ func (q Queue) validate(name string) error {
 		}
 		return fmt.Errorf("%w: %s: %s is %v, must be %s", ErrInvalidQueue, name, field, value, rule)
 	}
+	if (q.MaxAttempts != 0) != (q.DeadLetter != "") {
+		return fmt.Errorf("%w: %s: MaxAttempts is %d and DeadLetter is %q, must both be set or neither", ErrIncompleteRedrive, name, q.MaxAttempts, q.DeadLetter)
+	}
 	for _, err := range []error{
+		check(q.MaxAttempts >= 0 && q.MaxAttempts <= maxReceives, "MaxAttempts", q.MaxAttempts, "1 to 1000"),
+		check(q.MaxAttempts == 0 || q.Attributes["RedrivePolicy"] == "", `Attributes["RedrivePolicy"]`, q.Attributes["RedrivePolicy"],
+			"absent where MaxAttempts and DeadLetter say it"),
 		check(q.Wait >= time.Second && q.Wait <= maxWait, "Wait", q.Wait, "1s to 20s (0 is the default, 20s)"),
 		check(q.Wait%time.Second == 0, "Wait", q.Wait, "whole seconds"),
 		check(q.BatchSize >= 1 && q.BatchSize <= maxBatch, "BatchSize", q.BatchSize, "1 to 10 (0 is the default, 10)"),

@@ -14,6 +14,11 @@ type redrivePolicy struct {
 	deadLetterARN   string
 }
 
+// attribute is the policy as SetQueueAttributes takes it.
+func (p redrivePolicy) attribute() string {
+	return fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, p.deadLetterARN, p.maxReceiveCount)
+}
+
 // parseRedrivePolicy reads the attribute as GetQueueAttributes returns it. The
 // count comes as a number or as a numeric string, depending on who wrote it. An
 // empty attribute is no policy (nil).

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
@@ -263,6 +264,61 @@ func newQueueFacts(attributes map[string]string) (facts queueFacts, err error) {
 		return queueFacts{}, fmt.Errorf("watermillsqs: %w", err)
 	}
 	return facts, nil
+}
+
+// deadLetterRetention is for how long a dead-letter queue that we create keeps its
+// messages, in seconds: the 14 days that are the most SQS allows.
+const deadLetterRetention = "1209600"
+
+// queueARN reads the ARN of a queue.
+func queueARN(ctx context.Context, clients *clients, queueURL string) (string, error) {
+	out, err := clients.calls.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl:       aws.String(queueURL),
+		AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
+	})
+	if err != nil {
+		return "", err
+	}
+	queueARN := out.Attributes[string(types.QueueAttributeNameQueueArn)]
+	if queueARN == "" {
+		return "", errors.New("the answer of GetQueueAttributes has no QueueArn")
+	}
+	return queueARN, nil
+}
+
+// declareRedrive writes the redrive policy of a queue, unless an equal one is there.
+// It returns the policy.
+func (c *queueCache) declareRedrive(ctx context.Context, clients *clients, id queueID, queueURL string, current *redrivePolicy, deadLetter queueID, maxReceiveCount int, create bool) (*redrivePolicy, error) {
+	fail := func(what string, err error) (*redrivePolicy, error) {
+		return nil, fmt.Errorf("watermillsqs: queue %q: %s: %w", id.name, what, err)
+	}
+	var creates *creation
+	if create {
+		creates = &creation{attributes: map[string]string{"MessageRetentionPeriod": deadLetterRetention}}
+	}
+	policy := &redrivePolicy{maxReceiveCount: maxReceiveCount}
+	if arn.IsARN(deadLetter.topic) {
+		policy.deadLetterARN = deadLetter.topic
+	} else {
+		deadLetterURL, _, err := c.resolve(ctx, clients, deadLetter, creates)
+		if err != nil {
+			return fail(fmt.Sprintf("dead-letter queue %q", deadLetter.topic), err)
+		}
+		if policy.deadLetterARN, err = queueARN(ctx, clients, deadLetterURL); err != nil {
+			return fail(fmt.Sprintf("read the ARN of dead-letter queue %q", deadLetter.topic), err)
+		}
+	}
+	if current != nil && *current == *policy {
+		return policy, nil
+	}
+	_, err := clients.calls.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{
+		QueueUrl:   aws.String(queueURL),
+		Attributes: map[string]string{string(types.QueueAttributeNameRedrivePolicy): policy.attribute()},
+	})
+	if err != nil {
+		return fail("write its redrive policy, "+policy.attribute(), err)
+	}
+	return policy, nil
 }
 
 // assumedFacts stands in for the attributes of a queue that was created a moment

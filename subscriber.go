@@ -188,6 +188,16 @@ func (s *Subscriber) find(ctx context.Context, topic string) (*boundQueue, error
 		return nil, fmt.Errorf("%w: queue %q: the HTTP client gives up an attempt after %v, which must be longer than Wait, %v: every long poll would fail",
 			ErrInvalidConfig, id.name, clients.pollTimeout, queue.Wait)
 	}
+	var deadLetter queueID
+	if queue.DeadLetter != "" {
+		deadLetter, err = parseTopic(queue.DeadLetter, clients.region, s.config.QueueName)
+		if err != nil {
+			return nil, fmt.Errorf("watermillsqs: queue %q: DeadLetter: %w", id.name, err)
+		}
+		if deadLetter.name == id.name { // it has to be of the same account and region
+			return nil, fmt.Errorf("%w: queue %q is its own dead-letter queue", ErrInvalidQueue, id.name)
+		}
+	}
 	var create *creation
 	if queue.CreateIfMissing {
 		create = &creation{attributes: queue.creationAttributes(), tags: queue.Tags}
@@ -222,7 +232,7 @@ func (s *Subscriber) find(ctx context.Context, topic string) (*boundQueue, error
 	case facts.denied != nil && queue.Visibility == 0:
 		return nil, fmt.Errorf("watermillsqs: queue %q: its visibility timeout cannot be read; allow sqs:GetQueueAttributes or set Queue.Visibility: %w",
 			id.name, facts.denied)
-	case facts.denied != nil:
+	case facts.denied != nil && queue.MaxAttempts == 0:
 		log.Error("The redrive policy cannot be read: a dropped message is deleted, it never goes to a dead-letter queue", facts.denied, nil)
 	}
 	if queue.Visibility > 0 {
@@ -231,6 +241,15 @@ func (s *Subscriber) find(ctx context.Context, topic string) (*boundQueue, error
 	if facts.visibility < minVisibility {
 		return nil, fmt.Errorf("%w: queue %q has a visibility timeout of 0, so every received message would be received again at once; set Queue.Visibility or the queue's VisibilityTimeout",
 			ErrInvalidQueue, id.name)
+	}
+	if queue.MaxAttempts > 0 {
+		facts.redrive, err = s.conn.queues.declareRedrive(ctx, clients, id, queueURL, facts.redrive, deadLetter, queue.MaxAttempts, queue.CreateIfMissing)
+		if err != nil {
+			return nil, err
+		}
+		if queue.MaxAttempts == 1 {
+			warn(log, "MaxAttempts is 1: a message whose first receive is not answered goes to the dead-letter queue without having been handled", nil)
+		}
 	}
 	if facts.redrive != nil && s.config.Backoff == nil {
 		warn(log, "The queue has a redrive policy and the subscriber has no Backoff: a short outage can empty the queue into its dead-letter queue",
