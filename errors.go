@@ -40,6 +40,14 @@ var (
 	// MaxAttempts and DeadLetter without the other.
 	ErrIncompleteRedrive = errors.New("watermillsqs: incomplete redrive policy")
 
+	// ErrRepublishRetry is wrapped by the errors about pieces that would retry a
+	// message from SQS by publishing it again. A retry never leaves the queue.
+	ErrRepublishRetry = errors.New("watermillsqs: retry by republishing")
+
+	// ErrNoRepublisher is wrapped by the error about a [Source] on a transport that
+	// can retry only by republishing, and that has nothing to republish with.
+	ErrNoRepublisher = errors.New("watermillsqs: no republisher")
+
 	// ErrUndecodable means that a received message cannot be turned into a
 	// Watermill message: its body does not match its checksum or its encoding, or
 	// its packed metadata is damaged.

@@ -35,8 +35,9 @@ type delivery struct {
 	groupID    string
 	sentAt     time.Time
 	firstAt    time.Time
-	msg        *message.Message // nil if it could not be decoded
-	cell       cell             // what the handler asked for
+	msg        *message.Message  // nil if it could not be decoded
+	cell       cell              // what the handler asked for
+	marks      map[string]string // of pieces that republish, as they were at the delivery
 	endContext context.CancelCauseFunc
 	visibility time.Duration // what each extension asks for
 	leases     *leases       // of the subscription that serves it

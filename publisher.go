@@ -161,7 +161,11 @@ func (c *publishCall) marshal(topic string, messages []*message.Message) error {
 			faults = append(faults, MessageError{Index: i, Err: errors.New("the message is nil")})
 			continue
 		}
-		out, err := c.p.config.Marshaler.Marshal(topic, msg)
+		err := checkRepublished(msg)
+		var out Outgoing
+		if err == nil {
+			out, err = c.p.config.Marshaler.Marshal(topic, msg)
+		}
 		if err == nil {
 			err = out.validate()
 		}

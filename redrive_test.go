@@ -25,7 +25,7 @@ func TestMaxAttempts(t *testing.T) {
 				q, dead := h.service.Queue("orders"), h.service.Queue("orders-dead")
 				require.NotNil(t, dead)
 				h.publish("orders", "bad", "good")
-				for deliveries := 0; deliveries < attempts+1; deliveries++ {
+				for range attempts + 1 {
 					msg := h.next(messages)
 					if string(msg.Payload) == "good" {
 						msg.Ack()

@@ -178,7 +178,7 @@ func (s *subscription) accept(msg types.Message, r receipt) bool {
 	decoded, err := s.unmarshal(msg)
 	if err == nil {
 		decoded.SetContext(ctx)
-		d.msg = decoded
+		d.msg, d.marks = decoded, marksOf(decoded)
 	}
 
 	fields := watermill.LogFields{logMessageID: d.id, logReceiveCount: r.count}
