@@ -84,6 +84,19 @@ func TestRouterCloseFinishesHandlers(t *testing.T) {
 	}
 }
 
+// await returns when an entry has been written that contains text.
+func (l *capturedLog) await(text string) {
+	for {
+		l.mu.Lock()
+		more := l.more
+		l.mu.Unlock()
+		if len(l.matching(text)) > 0 {
+			return
+		}
+		<-more
+	}
+}
+
 // Whenever a verdict comes, it counts until a second after the contexts of the
 // messages were cancelled.
 func TestRouterVerdictDuringClose(t *testing.T) {

@@ -1,6 +1,9 @@
 package watermillsqs_test
 
 import (
+	"context"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +35,43 @@ func TestComebackUndecided(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 0, q.Len(), "deleted under the newest receipt")
 		assert.Equal(t, 1, h.deletes())
+	})
+}
+
+// An answer that was under way for long brings a receipt that is older than the one in
+// hand, and worth nothing.
+func TestOlderReceipt(t *testing.T) {
+	var slow atomic.Bool
+	slow.Store(true)
+	bubble(t, func(t *testing.T, h *harness) {
+		h.intercept(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(r)
+			if actionOf(r) == "ReceiveMessage" && slow.CompareAndSwap(true, false) {
+				time.Sleep(5 * time.Second)
+			}
+			return response, err
+		})
+		q := h.queue("in", map[string]string{"VisibilityTimeout": "3"})
+		h.publish("in", "a")
+		_, one := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		synctest.Wait()
+		_, two := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		msg := h.next(two) // at 3 s, count 2; at 5 s comes the answer with count 1
+		time.Sleep(2500 * time.Millisecond)
+		facts, _ := watermillsqs.DeliveryFromContext(msg.Context())
+		assert.Equal(t, 2, facts.ReceiveCount, "the newest receipt counts")
+		assert.NoError(t, context.Cause(msg.Context()))
+		msg.Ack()
+		select {
+		case again := <-one:
+			t.Error("handled again although it was acked in time")
+			again.Ack()
+		case again := <-two:
+			t.Error("handled again although it was acked in time")
+			again.Ack()
+		case <-time.After(time.Minute):
+		}
+		assert.Equal(t, 0, q.Len())
 	})
 }
 
@@ -78,6 +118,24 @@ func TestComebackRetried(t *testing.T) {
 		for _, settled := range h.settled() {
 			assert.NoError(t, settled.Err)
 		}
+	})
+}
+
+// Nor does the SDK repeat a retry whose answer was lost: the message may have a new
+// handler by then.
+func TestRetryIsNotRepeatedByTheSDK(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("in", nil)
+		h.publish("in", "a")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 2}, "in")
+		msg := h.next(messages)
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Times: 1, Effect: sqstest.LoseAnswer()})
+		msg.Nack()
+		again := h.within(messages, time.Millisecond)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, 2, q.Messages()[0].ReceiveCount, "it was visible while its handler has it")
+		assert.Len(t, h.changes(), 1, "the old retry is not repeated")
+		again.Ack()
 	})
 }
 
@@ -224,23 +282,5 @@ func TestAckAfterLossDuringClose(t *testing.T) {
 		case <-time.After(time.Minute):
 		}
 		assert.Equal(t, 0, q.Len())
-	})
-}
-
-// Nor does the SDK repeat a retry whose answer was lost: the message may have a new
-// handler by then.
-func TestRetryIsNotRepeatedByTheSDK(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		q := h.queue("in", nil)
-		h.publish("in", "a")
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 2}, "in")
-		msg := h.next(messages)
-		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Times: 1, Effect: sqstest.LoseAnswer()})
-		msg.Nack()
-		again := h.within(messages, time.Millisecond)
-		time.Sleep(5 * time.Second)
-		assert.Equal(t, 2, q.Messages()[0].ReceiveCount, "it was visible while its handler has it")
-		assert.Len(t, h.changes(), 1, "the old retry is not repeated")
-		again.Ack()
 	})
 }

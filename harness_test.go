@@ -2,7 +2,11 @@ package watermillsqs_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,22 +17,22 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	watermillsqs "github.com/watermill-contrib/watermill-sqs"
 	"github.com/watermill-contrib/watermill-sqs/sqstest"
 )
 
-// harness is a service, a connection to it, and a look at what the library says.
-// It is made inside a synctest bubble, see bubble.
+// harness is a service, a connection to it, and a look at what the library says: to
+// its hooks, and to its log. bubble and realTime make one.
 type harness struct {
 	t       *testing.T
 	service *sqstest.Service
 	conn    *watermillsqs.Connection
 	log     *capturedLog
 
-	mu          sync.Mutex
+	mu          sync.Mutex // guards what the hooks have said
 	settlements []watermillsqs.Settlement
 	extensions  []watermillsqs.Extension
 	losses      []watermillsqs.LeaseLoss
@@ -55,49 +59,13 @@ func realTime(t *testing.T, test func(t *testing.T, h *harness)) {
 	test(t, h)
 }
 
-// queue makes a queue past the API.
-func (h *harness) queue(name string, attributes map[string]string) *sqstest.Queue {
+// Publishers, subscribers, and what they carry.
+
+func (h *harness) publisher(config watermillsqs.PublisherConfig) *watermillsqs.Publisher {
 	h.t.Helper()
-	queue, err := h.service.CreateQueue(name, attributes)
+	pub, err := watermillsqs.NewPublisher(h.conn, config, h.log)
 	require.NoError(h.t, err)
-	return queue
-}
-
-func (h *harness) hooks() watermillsqs.Hooks {
-	return watermillsqs.Hooks{
-		Settled: func(s watermillsqs.Settlement) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.settlements = append(h.settlements, s)
-		},
-		Extended: func(e watermillsqs.Extension) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.extensions = append(h.extensions, e)
-		},
-		LeaseLost: func(l watermillsqs.LeaseLoss) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.losses = append(h.losses, l)
-		},
-		ReceiveFailed: func(f watermillsqs.ReceiveFailure) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.failures = append(h.failures, f)
-		},
-	}
-}
-
-func (h *harness) settled() []watermillsqs.Settlement {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]watermillsqs.Settlement(nil), h.settlements...)
-}
-
-func (h *harness) lost() []watermillsqs.LeaseLoss {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]watermillsqs.LeaseLoss(nil), h.losses...)
+	return pub
 }
 
 func (h *harness) subscriber(config watermillsqs.SubscriberConfig) *watermillsqs.Subscriber {
@@ -116,11 +84,26 @@ func (h *harness) subscribe(config watermillsqs.SubscriberConfig, topic string) 
 	return sub, messages
 }
 
-func (h *harness) publisher(config watermillsqs.PublisherConfig) *watermillsqs.Publisher {
-	h.t.Helper()
-	pub, err := watermillsqs.NewPublisher(h.conn, config, h.log)
-	require.NoError(h.t, err)
-	return pub
+// handles are a publisher and a subscriber of a connection.
+func handles(t *testing.T, conn *watermillsqs.Connection) (*watermillsqs.Publisher, *watermillsqs.Subscriber) {
+	t.Helper()
+	pub, err := watermillsqs.NewPublisher(conn, watermillsqs.PublisherConfig{}, nil)
+	require.NoError(t, err)
+	sub, err := watermillsqs.NewSubscriber(conn, watermillsqs.SubscriberConfig{}, nil)
+	require.NoError(t, err)
+	return pub, sub
+}
+
+// everyHandle calls all that needs SQS and returns the errors by name.
+func everyHandle(t *testing.T, pub *watermillsqs.Publisher, sub *watermillsqs.Subscriber, topic string) map[string]error {
+	t.Helper()
+	_, subscribe := sub.Subscribe(t.Context(), topic)
+	return map[string]error{
+		"Publish":             pub.Publish(topic, message.NewMessage("1", []byte("x"))),
+		"Publish of nothing":  pub.Publish(topic),
+		"Subscribe":           subscribe,
+		"SubscribeInitialize": sub.SubscribeInitialize(topic),
+	}
 }
 
 // publish sends one message per payload.
@@ -131,6 +114,15 @@ func (h *harness) publish(topic string, payloads ...string) {
 		messages[i] = message.NewMessage(watermill.NewUUID(), []byte(payload))
 	}
 	require.NoError(h.t, h.publisher(watermillsqs.PublisherConfig{}).Publish(topic, messages...))
+}
+
+// numbered are messages whose UUID and payload are their number.
+func numbered(n int) []*message.Message {
+	messages := make([]*message.Message, n)
+	for i := range messages {
+		messages[i] = message.NewMessage(fmt.Sprint(i), []byte(fmt.Sprint(i)))
+	}
+	return messages
 }
 
 // next is the next message of a subscription, within a minute of fake time.
@@ -164,10 +156,152 @@ func (h *harness) none(messages <-chan *message.Message, limit time.Duration) {
 	}
 }
 
-// settlementCalls are the deletes and visibility changes that the service has seen.
-func (h *harness) settlementCalls() []sqstest.Call {
-	return h.service.Calls("DeleteMessage", "DeleteMessageBatch", "ChangeMessageVisibility", "ChangeMessageVisibilityBatch")
+// Connections.
+
+// connectWith replaces the connection of the harness, which is closed with the test.
+func (h *harness) connectWith(config watermillsqs.Config) {
+	h.t.Helper()
+	conn, err := watermillsqs.Connect(h.t.Context(), config)
+	require.NoError(h.t, err)
+	h.conn = conn
 }
+
+// built is the configuration with which the connection loads its own AWS
+// configuration and builds its own HTTP clients. They keep everything but their
+// transport, which leads to the service in process.
+func (h *harness) built() watermillsqs.Config {
+	return watermillsqs.Config{
+		Endpoint:        "http://sqs.test",
+		TestCredentials: true,
+		SQSOptions: []func(*sqs.Options){func(o *sqs.Options) {
+			o.HTTPClient.(*http.Client).Transport = h.service.RoundTripper()
+		}},
+	}
+}
+
+// withoutAWSEnvironment makes sure that the default chain finds nothing.
+func withoutAWSEnvironment(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{
+		"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SQS",
+		"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE",
+		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+	} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_CONFIG_FILE", "/nonexistent/config")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent/credentials")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+}
+
+// Between the SDK and the service.
+
+// intercept replaces the connection by one whose attempts go through a function, where
+// next carries them out. As in the clients that the library builds, an attempt that
+// hangs is given up after 25 s.
+func (h *harness) intercept(attempt func(next http.RoundTripper, r *http.Request) (*http.Response, error)) {
+	h.t.Helper()
+	cfg := h.service.AWSConfig()
+	next := h.service.RoundTripper()
+	cfg.HTTPClient = &http.Client{
+		Transport: transport(func(r *http.Request) (*http.Response, error) { return attempt(next, r) }),
+		Timeout:   25 * time.Second,
+	}
+	h.connectWith(watermillsqs.Config{AWS: &cfg})
+}
+
+// transport is a RoundTripper made of a function.
+type transport func(r *http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// actionOf is the SQS action of a request.
+func actionOf(r *http.Request) string {
+	return strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "AmazonSQS.")
+}
+
+// passThrough changes no attempt, so that what intercept adds is its timeout.
+func passThrough(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	return next.RoundTrip(r)
+}
+
+// slowly makes one action take a while, as seen by the client.
+func (h *harness) slowly(action string, d time.Duration) {
+	h.t.Helper()
+	h.intercept(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		if actionOf(r) == action {
+			select {
+			case <-time.After(d):
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+// rewriteAnswers replaces the bodies of the answers to some actions.
+func (h *harness) rewriteAnswers(to func(body string) string, actions ...string) {
+	h.t.Helper()
+	h.intercept(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err == nil && slices.Contains(actions, actionOf(r)) {
+			response.Body, response.ContentLength = rewritten(response.Body, to)
+		}
+		return response, err
+	})
+}
+
+// rewriteRequest replaces the body of a request.
+func rewriteRequest(r *http.Request, to func(body string) string) {
+	r.Body, r.ContentLength = rewritten(r.Body, to)
+}
+
+func rewritten(body io.Reader, to func(string) string) (io.ReadCloser, int64) {
+	b, err := io.ReadAll(body)
+	if err != nil {
+		panic(err)
+	}
+	text := to(string(b))
+	return io.NopCloser(strings.NewReader(text)), int64(len(text))
+}
+
+// The service, past the library.
+
+// queue makes a queue past the API.
+func (h *harness) queue(name string, attributes map[string]string) *sqstest.Queue {
+	h.t.Helper()
+	queue, err := h.service.CreateQueue(name, attributes)
+	require.NoError(h.t, err)
+	return queue
+}
+
+// deleteQueue deletes a queue by the API, past the connection.
+func (h *harness) deleteQueue(name string) {
+	h.t.Helper()
+	_, err := h.service.Client().DeleteQueue(context.Background(), &sqs.DeleteQueueInput{QueueUrl: aws.String(h.service.Queue(name).URL())})
+	require.NoError(h.t, err)
+}
+
+func setAttribute(h *harness, q *sqstest.Queue, name, value string) {
+	h.t.Helper()
+	_, err := h.service.Client().SetQueueAttributes(h.t.Context(), &sqs.SetQueueAttributesInput{
+		QueueUrl: aws.String(q.URL()), Attributes: map[string]string{name: value},
+	})
+	require.NoError(h.t, err)
+}
+
+func redrivePolicy(dlq *sqstest.Queue, maxReceiveCount int) string {
+	return fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, dlq.ARN(), maxReceiveCount)
+}
+
+func changeVisibilityInput(queueURL, receipt string, seconds int32) *sqs.ChangeMessageVisibilityInput {
+	return &sqs.ChangeMessageVisibilityInput{
+		QueueUrl: aws.String(queueURL), ReceiptHandle: aws.String(receipt), VisibilityTimeout: seconds,
+	}
+}
+
+// What the service has seen.
 
 func (h *harness) deletes() int {
 	return h.service.Count("DeleteMessage", "DeleteMessageBatch")
@@ -181,6 +315,116 @@ func (h *harness) changes() (seconds []int32) {
 	return seconds
 }
 
+// receives are the instants of the receives so far, since start.
+func (h *harness) receives(start time.Time) (at []time.Duration) {
+	for _, call := range h.service.Calls("ReceiveMessage") {
+		at = append(at, call.At.Sub(start))
+	}
+	return at
+}
+
+// queueURLs are the queue URLs in the requests of some actions.
+func queueURLs(t *testing.T, service *sqstest.Service, actions ...string) (urls []string) {
+	t.Helper()
+	for _, call := range service.Calls(actions...) {
+		var request struct{ QueueUrl string }
+		require.NoError(t, json.Unmarshal(call.Request, &request))
+		urls = append(urls, request.QueueUrl)
+	}
+	return urls
+}
+
+// entriesOf are the sizes of the send calls so far, in messages.
+func entriesOf(service *sqstest.Service) (sizes []int) {
+	for _, call := range service.Calls("SendMessage", "SendMessageBatch") {
+		sizes = append(sizes, call.Entries)
+	}
+	return sizes
+}
+
+// bodies are what the queue holds, in the order it was sent.
+func bodies(q *sqstest.Queue) (bodies []string) {
+	for _, m := range q.Messages() {
+		bodies = append(bodies, m.Body)
+	}
+	return bodies
+}
+
+// What the hooks have said.
+
+func (h *harness) hooks() watermillsqs.Hooks {
+	return watermillsqs.Hooks{
+		Settled:       record(h, &h.settlements),
+		Extended:      record(h, &h.extensions),
+		LeaseLost:     record(h, &h.losses),
+		ReceiveFailed: record(h, &h.failures),
+	}
+}
+
+func record[T any](h *harness, list *[]T) func(T) {
+	return func(what T) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		*list = append(*list, what)
+	}
+}
+
+func recorded[T any](h *harness, list *[]T) []T {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(*list)
+}
+
+func (h *harness) settled() []watermillsqs.Settlement { return recorded(h, &h.settlements) }
+
+func (h *harness) lost() []watermillsqs.LeaseLoss { return recorded(h, &h.losses) }
+
+func (h *harness) receiveFailures() []watermillsqs.ReceiveFailure { return recorded(h, &h.failures) }
+
+// What Publish has said, about numbered messages.
+
+// failedOf asserts that an error is a PublishError that names just these messages of
+// a call with numbered ones, and returns it.
+func failedOf(t *testing.T, err error, count int, indexes ...int) *watermillsqs.PublishError {
+	t.Helper()
+	var failed *watermillsqs.PublishError
+	require.ErrorAs(t, err, &failed)
+	assert.Equal(t, count, failed.Messages)
+	got := []int{}
+	for _, m := range failed.Failed {
+		got = append(got, m.Index)
+		assert.Equal(t, fmt.Sprint(m.Index), m.UUID)
+		assert.Error(t, m.Err)
+		assert.ErrorIs(t, err, m.Err)
+	}
+	require.Equal(t, indexes, got)
+	return failed
+}
+
+// numbers are the bodies of numbered messages, those from i to j.
+func numbers(i, j int) (bodies []string) {
+	for ; i < j; i++ {
+		bodies = append(bodies, fmt.Sprint(i))
+	}
+	return bodies
+}
+
+func span(i, j int) (indexes []int) {
+	for ; i < j; i++ {
+		indexes = append(indexes, i)
+	}
+	return indexes
+}
+
+// bodyIs makes a fault hit the message with a body.
+func bodyIs(bodies ...string) func(sqstest.MessageView) bool {
+	return func(m sqstest.MessageView) bool {
+		return slices.Contains(bodies, m.Body)
+	}
+}
+
+// What was logged.
+
 // capturedLog is a logger that remembers.
 type capturedLog struct {
 	mu      sync.Mutex
@@ -189,19 +433,6 @@ type capturedLog struct {
 }
 
 func newCapturedLog() *capturedLog { return &capturedLog{more: make(chan struct{})} }
-
-// await returns when an entry has been written that contains text.
-func (l *capturedLog) await(text string) {
-	for {
-		l.mu.Lock()
-		more := l.more
-		l.mu.Unlock()
-		if len(l.matching(text)) > 0 {
-			return
-		}
-		<-more
-	}
-}
 
 // matching are the entries that contain text.
 func (l *capturedLog) matching(text string) (found []string) {
@@ -247,34 +478,4 @@ func (w *logWith) Debug(msg string, fields watermill.LogFields) { w.l.Debug(msg,
 func (w *logWith) Trace(msg string, fields watermill.LogFields) { w.l.Trace(msg, w.fields.Add(fields)) }
 func (w *logWith) With(fields watermill.LogFields) watermill.LoggerAdapter {
 	return &logWith{l: w.l, fields: w.fields.Add(fields)}
-}
-
-func changeVisibilityInput(queueURL, receipt string, seconds int32) *sqs.ChangeMessageVisibilityInput {
-	return &sqs.ChangeMessageVisibilityInput{
-		QueueUrl: aws.String(queueURL), ReceiptHandle: aws.String(receipt), VisibilityTimeout: seconds,
-	}
-}
-
-func deleteQueueInput(queueURL string) *sqs.DeleteQueueInput {
-	return &sqs.DeleteQueueInput{QueueUrl: aws.String(queueURL)}
-}
-
-// sendInput is a foreign message with one attribute.
-func sendInput(queueURL, body, attribute, value string) *sqs.SendMessageInput {
-	return &sqs.SendMessageInput{
-		QueueUrl: aws.String(queueURL), MessageBody: aws.String(body),
-		MessageAttributes: map[string]types.MessageAttributeValue{attribute: {DataType: aws.String("String"), StringValue: aws.String(value)}},
-	}
-}
-
-func setAttribute(h *harness, q *sqstest.Queue, name, value string) {
-	h.t.Helper()
-	_, err := h.service.Client().SetQueueAttributes(h.t.Context(), &sqs.SetQueueAttributesInput{
-		QueueUrl: aws.String(q.URL()), Attributes: map[string]string{name: value},
-	})
-	require.NoError(h.t, err)
-}
-
-func redrivePolicy(dlq *sqstest.Queue, maxReceiveCount int) string {
-	return fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, dlq.ARN(), maxReceiveCount)
 }

@@ -98,6 +98,11 @@ func TestLeaseOfTwelveHours(t *testing.T) {
 	})
 }
 
+// settlementCalls are the deletes and visibility changes that the service has seen.
+func (h *harness) settlementCalls() []sqstest.Call {
+	return h.service.Calls("DeleteMessage", "DeleteMessageBatch", "ChangeMessageVisibility", "ChangeMessageVisibilityBatch")
+}
+
 // MaxExtension ends the extensions earlier; negative, there are none.
 func TestMaxExtension(t *testing.T) {
 	for _, test := range []struct {
@@ -152,6 +157,43 @@ func TestLeaseExtensionRetried(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A batch of extensions that is refused as a whole is sent one by one.
+func TestExtensionBatchRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.queue("in", nil)
+		h.publish("in", strings.Split(strings.Repeat("x", 10), "")...)
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibilityBatch", Times: 1, Effect: sqstest.Error(400, "InvalidParameterValue", "x")})
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		var all []*message.Message
+		for range 10 {
+			all = append(all, h.next(messages))
+		}
+		time.Sleep(time.Minute)
+		for _, m := range all {
+			assert.NoError(t, context.Cause(m.Context()))
+			m.Ack()
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// An extension that hung is not repeated with seconds that are too many by then: the
+// refusal would look like a lost receipt.
+func TestExtensionThatHung(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.intercept(passThrough) // the attempt ends after 25 s
+		h.queue("in", nil)
+		h.publish("in", "a")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{Queue: watermillsqs.Queue{Visibility: 8 * time.Hour}}, "in")
+		msg := h.next(messages)
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Times: 1, Effect: sqstest.Hang()})
+		time.Sleep(5 * time.Hour)
+		assert.NoError(t, context.Cause(msg.Context()), "the lease runs for three more hours")
+		msg.Ack()
+		synctest.Wait()
+	})
 }
 
 // Loss by error: the service refuses the receipt.
@@ -228,26 +270,6 @@ func TestAckDoesNotWaitForTheExtensionUnderWay(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Empty(t, h.lost())
 		assert.Len(t, h.changes(), 1)
-	})
-}
-
-// A batch of extensions that is refused as a whole is sent one by one.
-func TestExtensionBatchRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		h.queue("in", nil)
-		h.publish("in", strings.Split(strings.Repeat("x", 10), "")...)
-		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibilityBatch", Times: 1, Effect: sqstest.Error(400, "InvalidParameterValue", "x")})
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
-		var all []*message.Message
-		for range 10 {
-			all = append(all, h.next(messages))
-		}
-		time.Sleep(time.Minute)
-		for _, m := range all {
-			assert.NoError(t, context.Cause(m.Context()))
-			m.Ack()
-		}
-		time.Sleep(time.Minute)
 	})
 }
 

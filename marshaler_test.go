@@ -19,16 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const traceHeader = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
-
-func newTestMessage(uuid, payload string, pairs ...string) *message.Message {
-	msg := message.NewMessage(uuid, []byte(payload))
-	for i := 0; i < len(pairs); i += 2 {
-		msg.Metadata[pairs[i]] = pairs[i+1]
-	}
-	return msg
-}
-
 // numbered returns n metadata pairs k00=v, k01=v, ...
 func numbered(n int) []string {
 	var pairs []string
@@ -38,51 +28,8 @@ func numbered(n int) []string {
 	return pairs
 }
 
-// received is what a consumer gets for out, after it has passed validation.
-func received(t testing.TB, out Outgoing) types.Message {
-	t.Helper()
-	require.NoError(t, out.validate())
-	sum := md5.Sum([]byte(out.Body))
-	msg := types.Message{
-		MessageId:         aws.String("sqs-message-id"),
-		Body:              &out.Body,
-		MD5OfBody:         aws.String(hex.EncodeToString(sum[:])),
-		MessageAttributes: out.Attributes,
-	}
-	if out.TraceHeader != "" {
-		msg.Attributes = map[string]string{"AWSTraceHeader": out.TraceHeader}
-	}
-	return msg
-}
-
-func stringAttribute(value string) types.MessageAttributeValue {
-	return types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &value}
-}
-
 func attributeNames(out Outgoing) []string {
 	return slices.Sorted(maps.Keys(out.Attributes))
-}
-
-// requireRoundTrip marshals msg, checks that it is left alone and comes back, and returns what was sent.
-func requireRoundTrip(t testing.TB, marshaler DefaultMarshaler, msg *message.Message) Outgoing {
-	t.Helper()
-	uuid, metadata, payload := msg.UUID, maps.Clone(msg.Metadata), slices.Clone(msg.Payload)
-	out, err := marshaler.Marshal("topic", msg)
-	require.NoError(t, err)
-	require.Equal(t, uuid, msg.UUID, "the caller's message was changed")
-	require.Equal(t, metadata, msg.Metadata, "the caller's message was changed")
-	require.Equal(t, payload, msg.Payload, "the caller's message was changed")
-
-	delivery := received(t, out)
-	require.NoError(t, checkBody(delivery))
-	got, err := marshaler.Unmarshal("topic", delivery)
-	require.NoError(t, err)
-	require.Equal(t, msg.UUID, got.UUID)
-	require.Equal(t, string(msg.Payload), string(got.Payload))
-	require.NotNil(t, got.Payload)
-	require.NotNil(t, got.Metadata)
-	require.Equal(t, maps.Collect(maps.All(msg.Metadata)), maps.Collect(maps.All(got.Metadata)))
-	return out
 }
 
 func TestMarshalWritesPlainAttributes(t *testing.T) {
@@ -350,133 +297,151 @@ func TestTraceHeader(t *testing.T) {
 	}
 }
 
-func TestOutgoingSize(t *testing.T) {
-	out := Outgoing{
-		Body:        "é",         // 2 bytes
-		TraceHeader: traceHeader, // not counted
-		Attributes: map[string]types.MessageAttributeValue{
-			"name": stringAttribute("value"),                                           // 4+6+5
-			"b":    {DataType: aws.String("Binary.gif"), BinaryValue: []byte{0, 1, 2}}, // 1+10+3
-			"n":    {DataType: aws.String("Number"), StringValue: aws.String("12")},    // 1+6+2
+func TestUnmarshalForeign(t *testing.T) {
+	value := func(dataType, text string) types.MessageAttributeValue {
+		return types.MessageAttributeValue{DataType: &dataType, StringValue: &text}
+	}
+	binary := func(dataType string, bytes ...byte) types.MessageAttributeValue {
+		return types.MessageAttributeValue{DataType: &dataType, BinaryValue: bytes}
+	}
+	both := types.MessageAttributeValue{StringValue: aws.String("text"), BinaryValue: []byte("bytes")}
+	bothBinary := both
+	bothBinary.DataType = aws.String("Binary.x")
+	got, err := DefaultMarshaler{}.Unmarshal("topic", types.Message{
+		MessageId: aws.String("id"),
+		Body:      aws.String("aGVsbG8="),
+		MessageAttributes: map[string]types.MessageAttributeValue{
+			"string": value("String", "s"), "label": value("String.x", "l"), "array": value("String.Array", "[1]"),
+			"number": value("Number", "1"), "int": value("Number.int", "2"), "other": value("Other", "o"),
+			"binary": binary("Binary", 0xff, 0), "gif": binary("Binary.gif", 'g'),
+			"untyped": {StringValue: aws.String("u")}, "untyped bytes": {BinaryValue: []byte("b")},
+			"both": both, "both, binary": bothBinary, "none": {}, "string without one": {DataType: aws.String("String")},
 		},
-	}
-	assert.Equal(t, 2+15+14+9, out.size())
-	require.NoError(t, out.validate())
-
-	for _, extra := range []int{0, 1} {
-		out.Body = strings.Repeat("x", 1<<20-38+extra)
-		err := out.validate()
-		if extra == 0 {
-			require.NoError(t, err, "exactly 1 MiB passes")
-			continue
-		}
-		require.ErrorIs(t, err, ErrMessageTooLarge)
-		var tooLarge *TooLargeError
-		require.ErrorAs(t, err, &tooLarge)
-		assert.Equal(t, TooLargeError{Size: 1<<20 + 1, Body: 1<<20 - 37, Attributes: 38, Limit: 1 << 20}, *tooLarge)
-		assert.EqualError(t, err,
-			"watermillsqs: message too large: 1048577 bytes (body 1048539, attributes 38), the limit is 1048576")
-	}
-
-	// With a real message: the UUID attribute takes 23+6+1 bytes.
-	msg := newTestMessage("u", strings.Repeat("x", 1<<20-30))
-	requireRoundTrip(t, DefaultMarshaler{}, msg)
-	msg.Payload = append(msg.Payload, 'x')
-	marshaled, err := DefaultMarshaler{}.Marshal("topic", msg)
+	})
 	require.NoError(t, err)
-	require.ErrorIs(t, marshaled.validate(), ErrMessageTooLarge)
+	assert.Equal(t, "id", got.UUID, "the SQS message id stands in for the UUID")
+	assert.Equal(t, "aGVsbG8=", string(got.Payload), "what looks like base64 stays as it is")
+	assert.Equal(t, message.Metadata{
+		"string": "s", "label": "l", "array": "[1]", "number": "1", "int": "2", "other": "o", "binary": "\xff\x00", "gif": "g",
+		"untyped": "u", "untyped bytes": "b", "both": "text", "both, binary": "bytes",
+	}, got.Metadata)
+	requireRoundTrip(t, DefaultMarshaler{}, got)
+
+	got, err = DefaultMarshaler{}.Unmarshal("topic", types.Message{MessageAttributes: map[string]types.MessageAttributeValue{
+		UUIDAttribute: binary("Binary", 'b', 'i', 'n'),
+	}})
+	require.NoError(t, err)
+	assert.Equal(t, "bin", got.UUID)
+	assert.Empty(t, got.Metadata)
+
+	got, err = DefaultMarshaler{}.Unmarshal("topic", types.Message{MessageId: aws.String("id"),
+		MessageAttributes: map[string]types.MessageAttributeValue{UUIDAttribute: {}}})
+	require.NoError(t, err)
+	assert.Equal(t, "id", got.UUID)
+
+	got, err = DefaultMarshaler{}.Unmarshal("topic", types.Message{})
+	require.NoError(t, err)
+	assert.Equal(t, message.NewMessage("", []byte{}).Payload, got.Payload)
+	assert.NotNil(t, got.Metadata)
+
+	// Attributes that were added on the way do not replace what was published.
+	got, err = DefaultMarshaler{}.Unmarshal("topic", types.Message{MessageAttributes: map[string]types.MessageAttributeValue{
+		UUIDAttribute: stringAttribute("x"), "k": stringAttribute("x"),
+		PackedAttribute: stringAttribute(`{"uuid":"packed","metadata":{"k":"packed"}}`),
+	}})
+	require.NoError(t, err)
+	assert.Equal(t, "packed", got.UUID)
+	assert.Equal(t, "packed", got.Metadata["k"])
 }
 
-func TestOutgoingValidate(t *testing.T) {
-	attribute := func(name, dataType, value string) Outgoing {
-		out := Outgoing{Body: "x", Attributes: map[string]types.MessageAttributeValue{name: {DataType: &dataType}}}
-		field := out.Attributes[name]
-		if strings.HasPrefix(dataType, "Binary") {
-			field.BinaryValue = []byte(value)
-		} else {
-			field.StringValue = &value
-		}
-		out.Attributes[name] = field
-		return out
-	}
-	single := func(value types.MessageAttributeValue) Outgoing {
-		return Outgoing{Body: "x", Attributes: map[string]types.MessageAttributeValue{"a": value}}
-	}
-	numbers := func(n int) Outgoing {
-		out := Outgoing{Body: "x", Attributes: map[string]types.MessageAttributeValue{}}
-		for i := range n {
-			out.Attributes[fmt.Sprint("a", i)] = stringAttribute("v")
-		}
-		return out
-	}
-	text, data := aws.String("v"), []byte("v")
+func TestUnmarshalMalformed(t *testing.T) {
 	tests := []struct {
-		name string
-		out  Outgoing
-		err  string // "" for none
+		name, attribute, value, body string
 	}{
-		{"empty body", Outgoing{}, "the body is empty"},
-		{"invalid UTF-8", Outgoing{Body: "ab\xff"}, "at byte 2"},
-		{"cut character", Outgoing{Body: "a\xe2\x82"}, "at byte 1"},
-		{"control character", Outgoing{Body: "\x1f"}, "at byte 0"},
-		{"vertical tab", Outgoing{Body: "\v"}, "at byte 0"},
-		{"U+FFFE", Outgoing{Body: "éa\uFFFE"}, "at byte 3"},
-		{"U+FFFF", Outgoing{Body: "\uFFFF"}, "at byte 0"},
-		{"all that is legal", Outgoing{Body: "\t\n\r \x7f\u0080\uD7FF\uE000\uFFFD\U00010000\U0010FFFF"}, ""},
-		{"10 attributes", numbers(10), ""},
-		{"11 attributes", numbers(11), "11 message attributes"},
-		{"empty name", attribute("", "String", "v"), "a name has"},
-		{"dot first", attribute(".a", "String", "v"), "a name has"},
-		{"dot last", attribute("a.", "String", "v"), "a name has"},
-		{"two dots", attribute("a..b", "String", "v"), "a name has"},
-		{"space", attribute("a b", "String", "v"), "a name has"},
-		{"accent", attribute("é", "String", "v"), "a name has"},
-		{"AWS.", attribute("AwS.a", "String", "v"), "a name has"},
-		{"Amazon.", attribute("amazon.a", "String", "v"), "a name has"},
-		{"like AWS.", attribute("AWS-Amazon.a", "String", "v"), ""},
-		{"256 bytes", attribute(strings.Repeat("a", 256), "String", "v"), ""},
-		{"257 bytes", attribute(strings.Repeat("a", 257), "String", "v"), "a name has"},
-		{"all that a name can have", attribute("azAZ09_-.x", "String", "v"), ""},
-		{"no type", single(types.MessageAttributeValue{StringValue: text}), "data type"},
-		{"unknown type", attribute("a", "Float", "v"), "data type"},
-		{"case of type", attribute("a", "string", "v"), "data type"},
-		{"empty label", attribute("a", "String.", "v"), "data type"},
-		{"label", attribute("a", "String.x.y", "v"), ""},
-		{"illegal label", attribute("a", "String.\x00", "v"), "data type"},
-		{"long label", attribute("a", "String."+strings.Repeat("a", 250), "v"), "data type"},
-		{"empty value", attribute("a", "String", ""), "empty"},
-		{"no value", single(types.MessageAttributeValue{DataType: aws.String("Number")}), "empty"},
-		{"empty bytes", attribute("a", "Binary", ""), "empty"},
-		{"bytes", attribute("a", "Binary.x", "\x00\xff"), ""},
-		{"illegal value", attribute("a", "String", "\x00"), "forbids"},
-		{"text in Binary", single(types.MessageAttributeValue{DataType: aws.String("Binary"), BinaryValue: data, StringValue: text}), "not of its data type"},
-		{"bytes in String", single(types.MessageAttributeValue{DataType: aws.String("String"), BinaryValue: data, StringValue: text}), "not of its data type"},
-		{"list", single(types.MessageAttributeValue{DataType: aws.String("String"), StringValue: text, StringListValues: []string{"v"}}), "list"},
-		{"binary list", single(types.MessageAttributeValue{DataType: aws.String("Binary"), BinaryValue: data, BinaryListValues: [][]byte{data}}), "list"},
-		{"number", attribute("a", "Number", "-12.5e3"), ""},
-		{"no number", attribute("a", "Number.int", "twelve"), "not a number"},
-		{"delay at limit", Outgoing{Body: "x", DelaySeconds: 900}, ""},
-		{"delay over limit", Outgoing{Body: "x", DelaySeconds: 901}, "DelaySeconds is 901, must be 0-900"},
-		{"negative delay", Outgoing{Body: "x", DelaySeconds: -1}, "DelaySeconds is -1"},
-		{"trace header", Outgoing{Body: "x", TraceHeader: traceHeader}, ""},
-		{"no trace header", Outgoing{Body: "x", TraceHeader: "x"}, "TraceHeader"},
+		{"unknown encoding", BodyEncodingAttribute, "gzip", "x"},
+		{"empty encoding", BodyEncodingAttribute, "", "x"},
+		{"not base64", BodyEncodingAttribute, "base64", "a payload in clear"},
+		{"base64 cut short", BodyEncodingAttribute, "base64", "//4"},
+		{"not the placeholder", BodyEncodingAttribute, "empty", "a payload"},
+		{"packed encoding unknown", PackedAttribute, `{"body":"gzip"}`, "x"},
+		{"packed encoding wrong", PackedAttribute, `{"body":"base64"}`, "x"},
+		{"packed: nothing", PackedAttribute, "", "x"},
+		{"packed: null", PackedAttribute, "null", "x"},
+		{"packed: list", PackedAttribute, "[]", "x"},
+		{"packed: cut short", PackedAttribute, `{"uuid":"u"`, "x"},
+		{"packed: more behind", PackedAttribute, `{"uuid":"u"} {}`, "x"},
+		{"packed: wrong type", PackedAttribute, `{"metadata":{"k":1}}`, "x"},
+		{"packed: unknown member", PackedAttribute, `{"next":{}}`, "x"},
+		{"packed: invalid UTF-8", PackedAttribute, "{\"uuid\":\"\xff\"}", "x"},
+		{"packed: UUID not base64", PackedAttribute, `{"uuid64":"!"}`, "x"},
+		{"packed: key not base64", PackedAttribute, `{"metadata64":{"!":""}}`, "x"},
+		{"packed: value not base64", PackedAttribute, `{"metadata64":{"":"!"}}`, "x"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			err := test.out.validate()
-			if test.err == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, ErrInvalidMessage)
-			require.ErrorContains(t, err, test.err)
+			got, err := DefaultMarshaler{}.Unmarshal("topic", types.Message{Body: &test.body,
+				MessageAttributes: map[string]types.MessageAttributeValue{test.attribute: stringAttribute(test.value)}})
+			require.ErrorIs(t, err, ErrUndecodable)
+			assert.Nil(t, got)
+			assert.NotContains(t, err.Error(), "payload", "contents do not belong into errors")
 		})
 	}
-	several := numbers(3)
-	for name := range several.Attributes {
-		several.Attributes[name] = stringAttribute("")
+	for _, name := range []string{BodyEncodingAttribute, PackedAttribute} {
+		_, err := DefaultMarshaler{}.Unmarshal("topic", types.Message{
+			MessageAttributes: map[string]types.MessageAttributeValue{name: {}}})
+		require.ErrorIs(t, err, ErrUndecodable, name)
 	}
-	for range 20 {
-		require.ErrorContains(t, several.validate(), `"a0"`, "the error is always the same")
+}
+
+func TestCheckBody(t *testing.T) {
+	sum := func(body string) *string {
+		sum := md5.Sum([]byte(body))
+		return aws.String(hex.EncodeToString(sum[:]))
+	}
+	require.NoError(t, checkBody(types.Message{}))
+	require.NoError(t, checkBody(types.Message{Body: aws.String("x")}))
+	require.NoError(t, checkBody(types.Message{Body: aws.String("x"), MD5OfBody: sum("x")}))
+	require.NoError(t, checkBody(types.Message{Body: aws.String("x"), MD5OfBody: aws.String(strings.ToUpper(*sum("x")))}))
+	require.NoError(t, checkBody(types.Message{MD5OfBody: sum("")}))
+	require.ErrorIs(t, checkBody(types.Message{Body: aws.String("x"), MD5OfBody: sum("y")}), ErrUndecodable)
+	require.ErrorIs(t, checkBody(types.Message{MD5OfBody: sum("y")}), ErrUndecodable)
+	require.ErrorIs(t, checkBody(types.Message{Body: aws.String("x"), MD5OfBody: aws.String("")}), ErrUndecodable)
+}
+
+func BenchmarkMarshaler(b *testing.B) {
+	text, data := strings.Repeat("0123456789abcdef", 64), strings.Repeat("\xff\x00", 512)
+	const uuid = "0b9a2f0e-4e5b-4f0e-8d0c-5f6c7f1d2a3b"
+	for _, bench := range []struct {
+		name string
+		msg  *message.Message
+	}{
+		{"plain", newTestMessage(uuid, text, "correlation_id", uuid, "name", "order.placed")},
+		{"no metadata", newTestMessage(uuid, text)},
+		{"packed", newTestMessage(uuid, text, append(numbered(12), "correlation_id", "")...)},
+		{"bytes", newTestMessage(uuid, data, "correlation_id", uuid, "name", "order.placed")},
+		{"1 MB", newTestMessage(uuid, strings.Repeat(text, 1000))},
+	} {
+		out, err := DefaultMarshaler{}.Marshal("topic", bench.msg)
+		require.NoError(b, err)
+		in := received(b, out)
+		b.Run("Marshal/"+bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = DefaultMarshaler{}.Marshal("topic", bench.msg)
+			}
+		})
+		b.Run("validate/"+bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = out.validate()
+			}
+		})
+		b.Run("Unmarshal/"+bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = checkBody(in)
+				_, _ = DefaultMarshaler{}.Unmarshal("topic", in)
+			}
+		})
 	}
 }

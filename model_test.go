@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -43,13 +41,14 @@ func TestModel(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newModel(t, uint64(seed)).run() })
+			bubble(t, func(t *testing.T, h *harness) { newModel(t, h, uint64(seed)).run() })
 		})
 	}
 }
 
 type model struct {
 	*harness
+
 	in, dead *sqstest.Queue
 	honest   bool
 	config   watermillsqs.SubscriberConfig
@@ -65,15 +64,10 @@ type life struct {
 	acked, done bool
 }
 
-func newModel(t *testing.T, seed uint64) *model {
-	m := &model{harness: &harness{t: t, service: sqstest.New(t), log: newCapturedLog()}, honest: seed%2 == 0,
-		lives: make(map[string]*life), random: rand.New(rand.NewPCG(seed, 0))}
-	cfg := m.service.AWSConfig()
-	// As in the clients that the library builds, an attempt that hangs is given up.
-	cfg.HTTPClient = &http.Client{Transport: m.service.RoundTripper(), Timeout: 25 * time.Second}
-	m.conn = watermillsqs.NewConnection(watermillsqs.Config{AWS: &cfg})
-	require.NoError(t, m.conn.Connect(t.Context()))
-
+func newModel(t *testing.T, h *harness, seed uint64) *model {
+	t.Helper()
+	h.intercept(passThrough) // an attempt that hangs is given up
+	m := &model{harness: h, honest: seed%2 == 0, lives: make(map[string]*life), random: rand.New(rand.NewPCG(seed, 0))}
 	attributes := map[string]string{"VisibilityTimeout": strconv.Itoa(2 + m.rand(20))}
 	m.dead = m.queue("dead", nil)
 	if m.chance(30) {

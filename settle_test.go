@@ -1,19 +1,13 @@
 package watermillsqs_test
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	pkgerrors "github.com/pkg/errors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -76,187 +70,6 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// What a handler can say, and what comes of it.
-func TestPrecedence(t *testing.T) {
-	const (
-		deleted = -1
-		backoff = 7
-	)
-	fail := errors.New("failed")
-	outcomes := watermillsqs.Outcomes
-	retry := func(h message.HandlerFunc) message.HandlerFunc {
-		return middleware.Retry{MaxRetries: 2, ShouldRetry: watermillsqs.ShouldRetry}.Middleware(h)
-	}
-	retryAlways := middleware.Retry{MaxRetries: 2}.Middleware
-	delayed := (&middleware.DelayOnError{InitialInterval: 90 * time.Second, MaxInterval: time.Hour, Multiplier: 2}).Middleware
-	type handler = func(msg *message.Message, run int) error
-	use := func(m ...message.HandlerMiddleware) []message.HandlerMiddleware { return m }
-
-	for _, test := range []struct {
-		name        string
-		middlewares []message.HandlerMiddleware // outermost first
-		handler     handler
-		want        int32 // the visibility timeout that is asked for, or deleted
-		runs        int
-	}{
-		{"nothing, ack", nil, func(*message.Message, int) error { return nil }, deleted, 1},
-		{"nothing, nack: backoff", nil, func(*message.Message, int) error { return fail }, backoff, 1},
-		{"retry, nack: no backoff", nil, func(m *message.Message, _ int) error { watermillsqs.Retry(m); return fail }, 0, 1},
-		{"retry after, nack", nil, func(m *message.Message, _ int) error { watermillsqs.RetryAfter(m, 100*time.Second); return fail }, 100, 1},
-		{"retry after nothing, nack", nil, func(m *message.Message, _ int) error { watermillsqs.RetryAfter(m, -time.Second); return fail }, 0, 1},
-		{"retry after, ack", nil, func(m *message.Message, _ int) error { watermillsqs.RetryAfter(m, 100*time.Second); return nil }, deleted, 1},
-		{"drop, ack", nil, func(m *message.Message, _ int) error { watermillsqs.Drop(m); return nil }, deleted, 1},
-		{"drop, nack", nil, func(m *message.Message, _ int) error { watermillsqs.Drop(m); return fail }, deleted, 1},
-		{"the last verdict wins", nil, func(m *message.Message, _ int) error {
-			watermillsqs.Drop(m)
-			watermillsqs.RetryAfter(m, 9*time.Second)
-			return fail
-		}, 9, 1},
-		{"delay set in this delivery", nil, func(m *message.Message, _ int) error { delay.Message(m, delay.For(30*time.Second)); return fail }, 30, 1},
-		{"a verdict beats a delay", nil, func(m *message.Message, _ int) error {
-			delay.Message(m, delay.For(30*time.Second))
-			watermillsqs.RetryAfter(m, 5*time.Second)
-			return fail
-		}, 5, 1},
-		{"metadata by hand, nack", nil, func(m *message.Message, _ int) error {
-			m.Metadata.Set(watermillsqs.OutcomeKey, "retry")
-			m.Metadata.Set(watermillsqs.RetryAfterKey, "1m40s")
-			return fail
-		}, 100, 1},
-		{"metadata by hand: drop, nack", nil, func(m *message.Message, _ int) error {
-			m.Metadata.Set(watermillsqs.OutcomeKey, "drop")
-			return fail
-		}, deleted, 1},
-		{"metadata by hand that is not valid", nil, func(m *message.Message, _ int) error {
-			m.Metadata.Set(watermillsqs.OutcomeKey, "explode")
-			return fail
-		}, backoff, 1},
-		{"a copy that keeps the context", nil, func(m *message.Message, _ int) error {
-			watermillsqs.RetryAfter(m.CopyWithContext(), 11*time.Second)
-			return fail
-		}, 11, 1},
-		{"DelayOnError", use(delayed), func(*message.Message, int) error { return fail }, 90, 1},
-		{"error: retry after", use(outcomes), func(*message.Message, int) error { return watermillsqs.RetryAfterError(fail, 90200*time.Millisecond) }, 91, 1},
-		{"error: drop, wrapped", use(outcomes), func(*message.Message, int) error {
-			return fmt.Errorf("outer: %w", pkgerrors.Wrap(watermillsqs.DropError(fail), "inner"))
-		}, deleted, 1},
-		{"error: nil inside", use(outcomes), func(*message.Message, int) error { return watermillsqs.RetryAfterError(nil, time.Second) }, 1, 1},
-		{"error without Outcomes is an error", nil, func(*message.Message, int) error { return watermillsqs.DropError(fail) }, backoff, 1},
-		{"IgnoreErrors swallows retry after", use(middleware.NewIgnoreErrors([]error{fail}).Middleware, outcomes),
-			func(*message.Message, int) error { return watermillsqs.RetryAfterError(fail, time.Minute) }, deleted, 1},
-		{"Retry: drop, then success", use(retryAlways, outcomes), func(_ *message.Message, run int) error {
-			if run == 1 {
-				return watermillsqs.DropError(fail)
-			}
-			return nil
-		}, deleted, 2},
-		{"Retry: drop, then retry after", use(retryAlways, outcomes), func(_ *message.Message, run int) error {
-			if run < 3 {
-				return watermillsqs.DropError(fail)
-			}
-			return watermillsqs.RetryAfterError(fail, time.Minute)
-		}, 60, 3},
-		{"Retry: retry after, then a plain error", use(retryAlways, outcomes), func(_ *message.Message, run int) error {
-			if run < 3 {
-				return watermillsqs.RetryAfterError(fail, time.Minute)
-			}
-			return fail
-		}, backoff, 3},
-		{"ShouldRetry ends Retry on a verdict", use(retry, outcomes), func(*message.Message, int) error {
-			return watermillsqs.RetryAfterError(fail, time.Minute)
-		}, 60, 1},
-		{"ShouldRetry goes on without one", use(retry, outcomes), func(_ *message.Message, run int) error {
-			if run < 3 {
-				return fail
-			}
-			return nil
-		}, deleted, 3},
-		{"Recoverer", use(middleware.Recoverer), func(*message.Message, int) error { panic("x") }, backoff, 1},
-		{"Recoverer, after a verdict", use(middleware.Recoverer), func(m *message.Message, _ int) error {
-			watermillsqs.RetryAfter(m, time.Minute)
-			panic("x")
-		}, 60, 1},
-		{"Timeout", use(outcomes, middleware.Timeout(time.Second)), func(m *message.Message, _ int) error {
-			<-m.Context().Done()
-			return watermillsqs.RetryAfterError(m.Context().Err(), time.Minute)
-		}, 60, 1},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, h *harness) {
-				q := h.queue("in", nil)
-				h.publish("in", "a")
-				_, messages := h.subscribe(watermillsqs.SubscriberConfig{
-					MaxInFlight: 1,
-					Backoff:     func(int) time.Duration { return backoff * time.Second },
-				}, "in")
-				// A router does the same: run the chain, then Ack or Nack.
-				runs := 0
-				chain := func(msg *message.Message) ([]*message.Message, error) {
-					runs++
-					return nil, test.handler(msg, runs)
-				}
-				for _, m := range slices.Backward(test.middlewares) {
-					chain = m(chain)
-				}
-				msg := h.next(messages)
-				if _, err := chain(msg); err != nil {
-					msg.Nack()
-				} else {
-					msg.Ack()
-				}
-				synctest.Wait()
-
-				assert.Equal(t, test.runs, runs)
-				if test.want == deleted {
-					assert.Equal(t, 0, q.Len())
-					assert.Empty(t, h.changes())
-					return
-				}
-				assert.Equal(t, []int32{test.want}, h.changes())
-				assert.Equal(t, 0, h.deletes())
-			})
-		})
-	}
-}
-
-// After InstantAck the handler still writes metadata, verbs included, while the
-// message is settled; run with -race.
-func TestInstantAck(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		q := h.queue("in", nil)
-		h.publish("in", "a")
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
-		msg := h.next(messages)
-		msg.Ack()
-		for i := range 1000 {
-			msg.Metadata.Set(fmt.Sprint(i), "x")
-			watermillsqs.RetryAfter(msg, time.Second)
-			watermillsqs.Drop(msg)
-		}
-		synctest.Wait()
-		assert.Equal(t, 0, q.Len())
-	})
-}
-
-// What a message was published with takes effect once: a delayed message that is
-// nacked is not delayed again.
-func TestPublishedDelayIsNotARetryDelay(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		h.queue("in", nil)
-		msg := message.NewMessage("1", []byte("a"))
-		delay.Message(msg, delay.For(20*time.Second))
-		require.NoError(t, h.publisher(watermillsqs.PublisherConfig{}).Publish("in", msg))
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
-		start := time.Now()
-		got := h.next(messages)
-		assert.Equal(t, 20*time.Second, time.Since(start))
-		assert.Empty(t, got.Metadata)
-		got.Nack()
-		h.next(messages).Ack()
-		assert.Equal(t, 20*time.Second, time.Since(start))
-	})
-}
-
 // A delay past the 12 hours is cut to what is left of them, with a warning that
 // names the queue. The service would refuse it.
 func TestRetryAfterIsCutToTwelveHours(t *testing.T) {
@@ -295,6 +108,25 @@ func TestRetryAfterIsCutToTwelveHours(t *testing.T) {
 	}
 }
 
+// A retry delay that was cut to what is left of the 12 hours, and hung, is not repeated
+// as it was: it is too long by then, and the refusal would look like a lost receipt.
+func TestRetryAfterThatHung(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.intercept(passThrough) // the attempt ends after 25 s
+		h.queue("in", map[string]string{"VisibilityTimeout": "300"})
+		h.publish("in", "a")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		msg := h.next(messages)
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Times: 1, Effect: sqstest.Hang()})
+		watermillsqs.RetryAfter(msg, 24*time.Hour)
+		msg.Nack()
+		start := time.Now()
+		again := h.within(messages, 13*time.Hour)
+		assert.Greater(t, time.Since(start), 11*time.Hour, "it returns before its delay")
+		again.Ack()
+	})
+}
+
 // Drop at the redrive limit gives the message back, and the next receive moves it
 // to the dead-letter queue.
 func TestDropAtTheRedriveLimit(t *testing.T) {
@@ -327,8 +159,7 @@ func TestDropPastTheRedriveLimit(t *testing.T) {
 				_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 1}, "in")
 				if !gone {
 					// The dead-letter queue is gone, so the message stays where it is.
-					_, err := h.service.Client().DeleteQueue(t.Context(), deleteQueueInput(dlq.URL()))
-					require.NoError(t, err)
+					h.deleteQueue("dlq")
 				} else {
 					setAttribute(h, q, "RedrivePolicy", "")
 				}
@@ -407,52 +238,6 @@ func TestSettlementRetries(t *testing.T) {
 	}
 }
 
-func TestSettlementFailureIsReported(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		h.queue("in", nil)
-		h.publish("in", "a")
-		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Effect: sqstest.Error(400, "AccessDenied", "no")})
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 1}, "in")
-		h.next(messages).Nack()
-		again := h.next(messages) // when the lease has ended; the subscription goes on
-		require.Len(t, h.settled(), 1)
-		assert.Error(t, h.settled()[0].Err)
-		failures := h.log.matching("Settling a message failed")
-		require.Len(t, failures, 1)
-		assert.Contains(t, failures[0], "queue:in")
-		assert.Contains(t, failures[0], "outcome:retried")
-		assert.Contains(t, failures[0], h.settled()[0].MessageID)
-		again.Ack()
-	})
-}
-
-// An undecodable message is reported, holds up nobody, and comes back later and
-// later, so that a redrive policy collects it.
-func TestUndecodable(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		dlq := h.queue("dlq", nil)
-		q := h.queue("in", map[string]string{"RedrivePolicy": redrivePolicy(dlq, 4)})
-		_, err := h.service.Client().SendMessage(t.Context(), sendInput(q.URL(), "%%%", watermillsqs.BodyEncodingAttribute, "base64"))
-		require.NoError(t, err)
-		h.publish("in", "good")
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
-		msg := h.next(messages)
-		assert.Equal(t, "good", string(msg.Payload))
-		msg.Ack()
-		h.none(messages, time.Minute)
-		assert.Equal(t, []int32{1, 2, 4, 8}, h.changes())
-		assert.Equal(t, 1, dlq.Len())
-		assert.Equal(t, 0, q.Len())
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		require.Len(t, h.failures, 4)
-		assert.ErrorIs(t, h.failures[0].Err, watermillsqs.ErrUndecodable)
-		for _, line := range h.log.matching("cannot be decoded") {
-			assert.NotContains(t, line, "%%%", "payloads are not logged")
-		}
-	})
-}
-
 // Retries that could not be sent while their lease ran are not sent after it: another
 // consumer may have the message.
 func TestRetriesAreNotSentAfterTheirLease(t *testing.T) {
@@ -486,40 +271,21 @@ func TestRetriesAreNotSentAfterTheirLease(t *testing.T) {
 	})
 }
 
-// The context of a message ends at its verdict, also while the redrive policy is read
-// again.
-func TestContextEndsAtTheVerdict(t *testing.T) {
+func TestSettlementFailureIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		dlq := h.queue("dlq", nil)
-		q := h.queue("in", map[string]string{"RedrivePolicy": redrivePolicy(dlq, 1)})
+		h.queue("in", nil)
 		h.publish("in", "a")
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
-		setAttribute(h, q, "RedrivePolicy", "")
+		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Effect: sqstest.Error(400, "AccessDenied", "no")})
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 1}, "in")
 		h.next(messages).Nack()
-		msg := h.next(messages) // count 2
-		h.service.Inject(sqstest.Fault{Action: "GetQueueAttributes", Effect: sqstest.Hang()})
-		watermillsqs.Drop(msg)
-		msg.Nack()
-		synctest.Wait()
-		assert.Error(t, msg.Context().Err())
-		time.Sleep(time.Minute)
-	})
-}
-
-type zeroMarshaler struct{ watermillsqs.DefaultMarshaler }
-
-func (zeroMarshaler) Unmarshal(string, types.Message) (*message.Message, error) {
-	return &message.Message{UUID: "x", Payload: []byte("p")}, nil
-}
-
-// A marshaler that makes its message without NewMessage.
-func TestMarshalerWithoutNewMessage(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		q := h.queue("in", nil)
-		h.publish("in", "a")
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{Marshaler: zeroMarshaler{}}, "in")
-		h.next(messages).Ack()
-		time.Sleep(time.Minute)
-		assert.Equal(t, 0, q.Len())
+		again := h.next(messages) // when the lease has ended; the subscription goes on
+		require.Len(t, h.settled(), 1)
+		assert.Error(t, h.settled()[0].Err)
+		failures := h.log.matching("Settling a message failed")
+		require.Len(t, failures, 1)
+		assert.Contains(t, failures[0], "queue:in")
+		assert.Contains(t, failures[0], "outcome:retried")
+		assert.Contains(t, failures[0], h.settled()[0].MessageID)
+		again.Ack()
 	})
 }

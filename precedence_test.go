@@ -1,0 +1,181 @@
+package watermillsqs_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	pkgerrors "github.com/pkg/errors"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	watermillsqs "github.com/watermill-contrib/watermill-sqs"
+)
+
+// What a handler can say, and what comes of it.
+func TestPrecedence(t *testing.T) {
+	const (
+		deleted = -1
+		backoff = 7
+	)
+	fail := errors.New("failed")
+	outcomes := watermillsqs.Outcomes
+	retry := func(h message.HandlerFunc) message.HandlerFunc {
+		return middleware.Retry{MaxRetries: 2, ShouldRetry: watermillsqs.ShouldRetry}.Middleware(h)
+	}
+	retryAlways := middleware.Retry{MaxRetries: 2}.Middleware
+	delayed := (&middleware.DelayOnError{InitialInterval: 90 * time.Second, MaxInterval: time.Hour, Multiplier: 2}).Middleware
+	type handler = func(msg *message.Message, run int) error
+	use := func(m ...message.HandlerMiddleware) []message.HandlerMiddleware { return m }
+
+	for _, test := range []struct {
+		name        string
+		middlewares []message.HandlerMiddleware // outermost first
+		handler     handler
+		want        int32 // the visibility timeout that is asked for, or deleted
+		runs        int
+	}{
+		{"nothing, ack", nil, func(*message.Message, int) error { return nil }, deleted, 1},
+		{"nothing, nack: backoff", nil, func(*message.Message, int) error { return fail }, backoff, 1},
+		{"retry, nack: no backoff", nil, func(m *message.Message, _ int) error { watermillsqs.Retry(m); return fail }, 0, 1},
+		{"retry after, nack", nil, func(m *message.Message, _ int) error { watermillsqs.RetryAfter(m, 100*time.Second); return fail }, 100, 1},
+		{"retry after nothing, nack", nil, func(m *message.Message, _ int) error { watermillsqs.RetryAfter(m, -time.Second); return fail }, 0, 1},
+		{"retry after, ack", nil, func(m *message.Message, _ int) error { watermillsqs.RetryAfter(m, 100*time.Second); return nil }, deleted, 1},
+		{"drop, ack", nil, func(m *message.Message, _ int) error { watermillsqs.Drop(m); return nil }, deleted, 1},
+		{"drop, nack", nil, func(m *message.Message, _ int) error { watermillsqs.Drop(m); return fail }, deleted, 1},
+		{"the last verdict wins", nil, func(m *message.Message, _ int) error {
+			watermillsqs.Drop(m)
+			watermillsqs.RetryAfter(m, 9*time.Second)
+			return fail
+		}, 9, 1},
+		{"delay set in this delivery", nil, func(m *message.Message, _ int) error { delay.Message(m, delay.For(30*time.Second)); return fail }, 30, 1},
+		{"a verdict beats a delay", nil, func(m *message.Message, _ int) error {
+			delay.Message(m, delay.For(30*time.Second))
+			watermillsqs.RetryAfter(m, 5*time.Second)
+			return fail
+		}, 5, 1},
+		{"metadata by hand, nack", nil, func(m *message.Message, _ int) error {
+			m.Metadata.Set(watermillsqs.OutcomeKey, "retry")
+			m.Metadata.Set(watermillsqs.RetryAfterKey, "1m40s")
+			return fail
+		}, 100, 1},
+		{"metadata by hand: drop, nack", nil, func(m *message.Message, _ int) error {
+			m.Metadata.Set(watermillsqs.OutcomeKey, "drop")
+			return fail
+		}, deleted, 1},
+		{"metadata by hand that is not valid", nil, func(m *message.Message, _ int) error {
+			m.Metadata.Set(watermillsqs.OutcomeKey, "explode")
+			return fail
+		}, backoff, 1},
+		{"a copy that keeps the context", nil, func(m *message.Message, _ int) error {
+			watermillsqs.RetryAfter(m.CopyWithContext(), 11*time.Second)
+			return fail
+		}, 11, 1},
+		{"DelayOnError", use(delayed), func(*message.Message, int) error { return fail }, 90, 1},
+		{"error: retry after", use(outcomes), func(*message.Message, int) error { return watermillsqs.RetryAfterError(fail, 90200*time.Millisecond) }, 91, 1},
+		{"error: drop, wrapped", use(outcomes), func(*message.Message, int) error {
+			return fmt.Errorf("outer: %w", pkgerrors.Wrap(watermillsqs.DropError(fail), "inner"))
+		}, deleted, 1},
+		{"error: nil inside", use(outcomes), func(*message.Message, int) error { return watermillsqs.RetryAfterError(nil, time.Second) }, 1, 1},
+		{"error without Outcomes is an error", nil, func(*message.Message, int) error { return watermillsqs.DropError(fail) }, backoff, 1},
+		{"IgnoreErrors swallows retry after", use(middleware.NewIgnoreErrors([]error{fail}).Middleware, outcomes),
+			func(*message.Message, int) error { return watermillsqs.RetryAfterError(fail, time.Minute) }, deleted, 1},
+		{"Retry: drop, then success", use(retryAlways, outcomes), func(_ *message.Message, run int) error {
+			if run == 1 {
+				return watermillsqs.DropError(fail)
+			}
+			return nil
+		}, deleted, 2},
+		{"Retry: drop, then retry after", use(retryAlways, outcomes), func(_ *message.Message, run int) error {
+			if run < 3 {
+				return watermillsqs.DropError(fail)
+			}
+			return watermillsqs.RetryAfterError(fail, time.Minute)
+		}, 60, 3},
+		{"Retry: retry after, then a plain error", use(retryAlways, outcomes), func(_ *message.Message, run int) error {
+			if run < 3 {
+				return watermillsqs.RetryAfterError(fail, time.Minute)
+			}
+			return fail
+		}, backoff, 3},
+		{"ShouldRetry ends Retry on a verdict", use(retry, outcomes), func(*message.Message, int) error {
+			return watermillsqs.RetryAfterError(fail, time.Minute)
+		}, 60, 1},
+		{"ShouldRetry goes on without one", use(retry, outcomes), func(_ *message.Message, run int) error {
+			if run < 3 {
+				return fail
+			}
+			return nil
+		}, deleted, 3},
+		{"Recoverer", use(middleware.Recoverer), func(*message.Message, int) error { panic("x") }, backoff, 1},
+		{"Recoverer, after a verdict", use(middleware.Recoverer), func(m *message.Message, _ int) error {
+			watermillsqs.RetryAfter(m, time.Minute)
+			panic("x")
+		}, 60, 1},
+		{"Timeout", use(outcomes, middleware.Timeout(time.Second)), func(m *message.Message, _ int) error {
+			<-m.Context().Done()
+			return watermillsqs.RetryAfterError(m.Context().Err(), time.Minute)
+		}, 60, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *harness) {
+				q := h.queue("in", nil)
+				h.publish("in", "a")
+				_, messages := h.subscribe(watermillsqs.SubscriberConfig{
+					MaxInFlight: 1,
+					Backoff:     func(int) time.Duration { return backoff * time.Second },
+				}, "in")
+				// A router does the same: run the chain, then Ack or Nack.
+				runs := 0
+				chain := func(msg *message.Message) ([]*message.Message, error) {
+					runs++
+					return nil, test.handler(msg, runs)
+				}
+				for _, m := range slices.Backward(test.middlewares) {
+					chain = m(chain)
+				}
+				msg := h.next(messages)
+				if _, err := chain(msg); err != nil {
+					msg.Nack()
+				} else {
+					msg.Ack()
+				}
+				synctest.Wait()
+
+				assert.Equal(t, test.runs, runs)
+				if test.want == deleted {
+					assert.Equal(t, 0, q.Len())
+					assert.Empty(t, h.changes())
+					return
+				}
+				assert.Equal(t, []int32{test.want}, h.changes())
+				assert.Equal(t, 0, h.deletes())
+			})
+		})
+	}
+}
+
+// What a message was published with takes effect once: a delayed message that is
+// nacked is not delayed again.
+func TestPublishedDelayIsNotARetryDelay(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.queue("in", nil)
+		msg := message.NewMessage("1", []byte("a"))
+		delay.Message(msg, delay.For(20*time.Second))
+		require.NoError(t, h.publisher(watermillsqs.PublisherConfig{}).Publish("in", msg))
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
+		start := time.Now()
+		got := h.next(messages)
+		assert.Equal(t, 20*time.Second, time.Since(start))
+		assert.Empty(t, got.Metadata)
+		got.Nack()
+		h.next(messages).Ack()
+		assert.Equal(t, 20*time.Second, time.Since(start))
+	})
+}
