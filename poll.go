@@ -174,12 +174,17 @@ func (r *receiver) putPermit() {
 	}
 }
 
-// owePermits is for a service that delivers more than it was asked for: the messages
-// are served all the same, and as many permits do not come back.
-func (r *receiver) owePermits(n int) {
+// owePermit is for a service that delivers more than it was asked for: the message is
+// served all the same, with a permit that has become free meanwhile, or else one permit
+// does not come back.
+func (r *receiver) owePermit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.owed += n
+	select {
+	case <-r.permits:
+	default:
+		r.owed++
+	}
 }
 
 func (r *receiver) addPoller() {
@@ -240,12 +245,13 @@ func (r *receiver) receive(n int) (received, used int, err error) {
 			continue
 		}
 		if used >= n {
-			r.owePermits(1) // before it can be given back
+			r.owePermit() // before it can be given back
 		}
-		if r.accept(msg, got) {
+		switch {
+		case r.accept(msg, got):
 			used++
-		} else if used >= n {
-			r.owePermits(-1)
+		case used >= n:
+			r.putPermit()
 		}
 	}
 	return len(out.Messages), min(used, n), nil
