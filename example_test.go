@@ -147,6 +147,73 @@ func ExampleQueue() {
 	// Output: <nil>
 }
 
+// One program for every transport: the source is the line that changes.
+func ExampleNewRetry() {
+	conn := watermillsqs.NewConnection(watermillsqs.Config{})
+	sub, err := watermillsqs.NewSubscriber(conn, watermillsqs.SubscriberConfig{}, nil)
+	if err != nil {
+		panic(err)
+	}
+	handler := func(msg *message.Message) error { return charge(msg.Context(), msg.Payload) }
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		panic(err)
+	}
+
+	assemble := func() error {
+		source := watermillsqs.Source{Subscriber: sub}
+		retry, err := watermillsqs.NewRetry(source)
+		if err != nil {
+			return err
+		}
+		router.AddMiddleware(retry)
+		router.AddConsumerHandler("charge", "payments", source.Subscriber, handler)
+		return nil
+	}
+	fmt.Println(assemble())
+	// Output: <nil>
+}
+
+// Moving the messages of a dead-letter queue back.
+func ExampleConnection_StartRedrive() {
+	service := sqstest.Start()
+	defer service.Close()
+	cfg := service.AWSConfig()
+	ctx := context.Background()
+	conn, err := watermillsqs.Connect(ctx, watermillsqs.Config{AWS: &cfg})
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	sub, err := watermillsqs.NewSubscriber(conn, watermillsqs.SubscriberConfig{
+		Queue: watermillsqs.Queue{CreateIfMissing: true, MaxAttempts: 5, DeadLetter: "payments-dead"},
+	}, nil)
+	if err != nil {
+		panic(err)
+	}
+	if err := sub.SubscribeInitialize("payments"); err != nil {
+		panic(err)
+	}
+
+	redriveAll := func() error {
+		redrive, err := conn.StartRedrive(ctx, "payments-dead", watermillsqs.RedriveConfig{MaxPerSecond: 100})
+		if err != nil {
+			return err
+		}
+		for progress, err := range redrive.Watch(ctx, time.Second) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(progress.Status, progress.Moved, progress.Total)
+		}
+		return nil
+	}
+	fmt.Println(redriveAll())
+	// Output:
+	// COMPLETED 0 0
+	// <nil>
+}
+
 // Which messages of a call were not accepted.
 func ExamplePublishError() {
 	service := sqstest.Start()

@@ -2,6 +2,7 @@ package watermillsqs_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -171,4 +172,70 @@ func TestCreatedDeadLetterQueueKeepsItsMessages(t *testing.T) {
 		}
 		t.Fatal("the dead-letter queue was not created")
 	})
+}
+
+// Random verdicts on many messages: each ends where the table says, after as many
+// receives as it says.
+func TestRandomVerdictsEndWhereTheTableSays(t *testing.T) {
+	const messages, attempts = 100, 3
+	for seed := range uint64(5) {
+		bubble(t, func(t *testing.T, h *harness) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			dead, q := h.queue("dead", nil), h.queue("orders", nil)
+			verdicts := map[string][]string{} // by payload, what the handler says at each delivery
+			type end struct {
+				receives int
+				dead     bool
+			}
+			want := map[string]end{}
+			for i := range messages {
+				body := fmt.Sprint(i)
+				for delivery := 1; ; delivery++ {
+					verdict := []string{"ack", "nack", "retry", "later", "drop"}[random.IntN(5)]
+					verdicts[body] = append(verdicts[body], verdict)
+					final := verdict == "ack" || verdict == "drop"
+					if final || delivery == attempts {
+						want[body] = end{delivery, verdict != "ack" && delivery == attempts}
+						break
+					}
+				}
+				h.publish("orders", body)
+			}
+			_, in := h.subscribe(watermillsqs.SubscriberConfig{
+				MaxInFlight: 20, Queue: watermillsqs.Queue{MaxAttempts: attempts, DeadLetter: "dead"},
+			}, "orders")
+			got := map[string]end{}
+			for quiet := false; !quiet; {
+				select {
+				case msg := <-in:
+					body := string(msg.Payload)
+					facts, _ := watermillsqs.DeliveryFromContext(msg.Context())
+					got[body] = end{receives: facts.ReceiveCount}
+					switch verdicts[body][facts.ReceiveCount-1] {
+					case "ack":
+						msg.Ack()
+					case "nack":
+						msg.Nack()
+					case "retry":
+						watermillsqs.Retry(msg)
+						msg.Nack()
+					case "later":
+						watermillsqs.RetryAfter(msg, time.Duration(random.IntN(100))*time.Second)
+						msg.Nack()
+					case "drop":
+						watermillsqs.Drop(msg)
+						msg.Ack()
+					}
+				case <-time.After(10 * time.Minute):
+					quiet = true
+				}
+			}
+			for _, msg := range dead.Messages() {
+				got[msg.Body] = end{msg.ReceiveCount, true}
+			}
+			assert.Equal(t, want, got)
+			assert.Equal(t, 0, q.Len())
+			t.Logf("seed %d: %d of %d messages in the dead-letter queue", seed, dead.Len(), messages)
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 // settings are the attributes of a queue that can be set, as text and, where the
 // service acts on them, parsed.
 type settings struct {
+	fifo bool
 	text map[string]string
 
 	visibility time.Duration
@@ -20,6 +21,11 @@ type settings struct {
 	maxSize    int
 	redrive    *redrivePolicy // nil: none
 	allow      *redriveAllowPolicy
+
+	policy *queuePolicy // nil: none
+
+	contentDedup bool // these two on FIFO queues
+	scopeByGroup bool
 }
 
 // numericAttributes have a range and, but for the key reuse period, a default that is
@@ -46,13 +52,24 @@ var readOnlyAttributes = []string{
 	"CreatedTimestamp", "LastModifiedTimestamp", "QueueArn",
 }
 
-// fifoAttributes exist on FIFO queues only.
-var fifoAttributes = []string{"ContentBasedDeduplication", "DeduplicationScope", "FifoQueue", "FifoThroughputLimit"}
+// fifoAttributes exist on FIFO queues only. Each is one of two values; the first is the
+// default.
+var fifoAttributes = map[string][2]string{
+	"ContentBasedDeduplication": {"false", "true"},
+	"DeduplicationScope":        {"queue", "messageGroup"},
+	"FifoQueue":                 {"true", "true"},
+	"FifoThroughputLimit":       {"perQueue", "perMessageGroupId"},
+}
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-func defaultSettings() settings {
-	s := settings{text: map[string]string{"SqsManagedSseEnabled": "true"}}
+func defaultSettings(fifo bool) settings {
+	s := settings{fifo: fifo, text: map[string]string{"SqsManagedSseEnabled": "true"}}
+	if fifo {
+		for name, values := range fifoAttributes {
+			s.text[name] = values[0]
+		}
+	}
 	for name, a := range numericAttributes {
 		if !a.hideStandard {
 			s.text[name] = strconv.Itoa(a.standard)
@@ -71,6 +88,9 @@ func (s settings) with(changes map[string]string) (settings, *apiError) {
 		if err := next.set(name, changes[name]); err != nil {
 			return s, err
 		}
+	}
+	if next.text["FifoThroughputLimit"] == "perMessageGroupId" && !next.scopeByGroup {
+		return s, errorf("InvalidAttributeValue", "The perMessageGroupId value of FifoThroughputLimit is allowed only when DeduplicationScope is messageGroup.")
 	}
 	if key := changes["KmsMasterKeyId"]; key != "" {
 		if changes["SqsManagedSseEnabled"] == "true" {
@@ -97,14 +117,22 @@ func (s *settings) set(name, value string) *apiError {
 		}
 		return nil
 	}
+	if values, ok := fifoAttributes[name]; ok {
+		return s.setFIFO(name, value, values)
+	}
 	switch name {
 	case "SqsManagedSseEnabled":
 		if value != "true" && value != "false" {
 			return invalidAttributeValue(name)
 		}
 	case "Policy":
-		if len(value) > 8192 {
-			return invalidAttributeValue(name)
+		s.policy = nil
+		if value != "" {
+			policy, err := parsePolicy(value)
+			if err != nil || len(value) > 8192 {
+				return invalidAttributeValue(name)
+			}
+			s.policy = policy
 		}
 	case "RedrivePolicy":
 		s.redrive = nil
@@ -125,8 +153,6 @@ func (s *settings) set(name, value string) *apiError {
 			s.allow = policy
 		}
 	case "KmsMasterKeyId":
-	case "DeduplicationScope", "FifoThroughputLimit":
-		return errorf("InvalidAttributeName", "You can specify the %s only when FifoQueue is set to true.", name)
 	default:
 		return unknownAttribute(name)
 	}
@@ -138,12 +164,38 @@ func (s *settings) set(name, value string) *apiError {
 	return nil
 }
 
+// setFIFO sets an attribute of FIFO queues (sqs-facts 2, 3).
+func (s *settings) setFIFO(name, value string, values [2]string) *apiError {
+	if name == "FifoQueue" || name == "ContentBasedDeduplication" {
+		value = strings.ToLower(value) // "True" will do, and is shown as "true"
+	}
+	scoped := name == "DeduplicationScope" || name == "FifoThroughputLimit"
+	switch {
+	case !s.fifo && scoped:
+		return errorf("InvalidAttributeName", "You can specify the %s only when FifoQueue is set to true.", name)
+	case !s.fifo:
+		return unknownAttribute(name)
+	case name == "FifoQueue" && value != "true":
+		return newError(0, "InvalidAttributeValue", "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.")
+	case value != values[0] && value != values[1]:
+		return invalidAttributeValue(name)
+	}
+	switch name {
+	case "ContentBasedDeduplication":
+		s.contentDedup = value == "true"
+	case "DeduplicationScope":
+		s.scopeByGroup = value == "messageGroup"
+	}
+	s.text[name] = value
+	return nil
+}
+
 // differs names the first of the given attributes whose value is not the current one,
 // as CreateQueue compares them (sqs-facts 2); "" if all are equal.
 func (s settings) differs(given map[string]string) (string, *apiError) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		// Setting it on the defaults checks and normalizes the value.
-		probe := defaultSettings()
+		probe := defaultSettings(s.fifo)
 		if err := probe.set(name, given[name]); err != nil {
 			return "", err
 		}
@@ -170,8 +222,9 @@ func invalidAttributeValue(name string) *apiError {
 func (q *Queue) attributes(names []string, now time.Time) (map[string]string, *apiError) {
 	for _, name := range names {
 		_, numeric := numericAttributes[name]
-		if !numeric && name != "All" && name != "SqsManagedSseEnabled" && !slices.Contains(textAttributes, name) &&
-			!slices.Contains(readOnlyAttributes, name) && !slices.Contains(fifoAttributes, name) {
+		_, fifo := fifoAttributes[name]
+		if !numeric && !fifo && name != "All" && name != "SqsManagedSseEnabled" && !slices.Contains(textAttributes, name) &&
+			!slices.Contains(readOnlyAttributes, name) {
 			return nil, unknownAttribute(name)
 		}
 	}
@@ -182,7 +235,7 @@ func (q *Queue) attributes(names []string, now time.Time) (map[string]string, *a
 	}
 	q.advance(now)
 	all := maps.Clone(q.settings.text)
-	all["ApproximateNumberOfMessages"] = strconv.Itoa(q.visible.length)
+	all["ApproximateNumberOfMessages"] = strconv.Itoa(q.visibleCount())
 	all["ApproximateNumberOfMessagesNotVisible"] = strconv.Itoa(q.inFlight)
 	all["ApproximateNumberOfMessagesDelayed"] = strconv.Itoa(q.delayed)
 	all["CreatedTimestamp"] = strconv.FormatInt(q.created.Unix(), 10)
@@ -208,8 +261,6 @@ func checkName(name string, fifo bool) *apiError {
 		return newError(0, "InvalidParameterValue", "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length")
 	case fifo && !hasSuffix:
 		return newError(0, "InvalidParameterValue", "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo suffix and be 1 to 80 in length")
-	case fifo:
-		return newError(0, "InvalidParameterValue", "sqstest: FIFO queues are not modelled yet")
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func TakeAll(q *Queue) []string {
 	defer q.mu.Unlock()
 	now := time.Now()
 	var receipts []string
-	for _, d := range q.take(&poll{queue: q, call: &call{at: now}, most: q.visible.length}, now).deliveries {
+	for _, d := range q.take(&poll{queue: q, call: &call{at: now}, most: q.visibleCount()}, now).deliveries {
 		receipts = append(receipts, d.receipt)
 	}
 	return receipts

@@ -1,87 +1,40 @@
 package sqstest
 
 import (
-	"net/http"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Fault is something that goes wrong, and which calls it hits. Faults are tried in the
 // order they were injected; the first that answers a call, or fails an entry, is the
-// only one to do so and to count it.
+// only one to do so and to count it. Those that only hold a call up add up.
 type Fault struct {
 	// Action is the name of an action such as "DeleteMessage". Default: any.
 	Action string
-	// Queue is the name of a queue. Default: any.
+	// Queue is the name of a queue. Default: any, or none.
 	Queue string
+	// Topic is the name of an SNS topic. Default: any, or none.
+	Topic string
 	// Message narrows the fault to entries whose message it matches or, for effects on
-	// whole calls, to calls with such a message: of a send those to be sent, of a delete
+	// whole calls, to calls with such a message: of a send or publication those to be sent, of a delete
 	// or change of visibility those of its receipts, of a receive those that are visible
 	// when it arrives or, for effects after it, those that it returns. It must not call
 	// the service. Default: every call and entry.
 	Message func(m MessageView) bool
 	// Skip lets so many matching calls or entries pass first. Default: 0.
 	Skip int
+	// Share is which part of the matching calls or entries the fault hits, from 0 to 1,
+	// picked at random but, for the same sequence of them, always the same: see
+	// [Service.Seed]. Default: 0, every one.
+	Share float64
 	// Times is how many matching calls or entries the fault hits. Default: 0, every one.
 	Times int
 	// Effect is what goes wrong.
 	Effect Effect
 }
-
-// Effect is what a [Fault] does to a call. Of its stages exactly one is set.
-type Effect struct {
-	// instead ends a call that is not carried out.
-	instead func(*call) outcome
-	// prepare changes what one entry of a call will find.
-	prepare func(q *Queue, handle string)
-	// entry fails one entry of a call; on a call without entries, the call.
-	entry *apiError
-	// after ends a call that was carried out, in place of its answer.
-	after func(*call) outcome
-}
-
-// Error answers with an error instead of carrying the call out. The code is that of an
-// error of SQS by its modelled name or its legacy code, or any other. A status of 0 is
-// the one that goes with the code.
-func Error(status int, code, message string) Effect {
-	err := newError(status, code, message)
-	return Effect{instead: func(*call) outcome { return outcome{err: err} }}
-}
-
-// Throttle answers RequestThrottled, which the SDK retries after a pause of up to a second
-// and then more, so a test of it is best run in a synctest bubble.
-func Throttle() Effect { return Error(0, "RequestThrottled", "The request was throttled.") }
-
-// FailEntry reports an entry of a batch as failed without carrying it out. On an action
-// for one message it is the error of the call, with status 400 if the sender is at
-// fault and 500 otherwise; so it is on an action that is about no entries.
-func FailEntry(code, message string, senderFault bool) Effect {
-	status := http.StatusInternalServerError
-	if senderFault {
-		status = http.StatusBadRequest
-	}
-	return Effect{entry: newError(status, code, message)}
-}
-
-// LoseAnswer carries the call out and breaks the connection instead of answering, as
-// the SDK sees it in io.ErrUnexpectedEOF or a closed connection. The SDK retries that.
-func LoseAnswer() Effect {
-	return Effect{after: func(*call) outcome { return outcome{fate: fateBroken} }}
-}
-
-// Hang does not carry the call out and never answers. It ends when the client goes away
-// or the service is closed.
-func Hang() Effect { return Effect{instead: (*call).hang} }
-
-// HangAfter carries the call out and then hangs as [Hang] does.
-func HangAfter() Effect { return Effect{after: (*call).hang} }
-
-// InvalidateReceipt makes the receipts of a call unusable before it is carried out, as
-// if somebody else had received the messages since: a deletion succeeds and deletes
-// nothing, a change of visibility is refused with InvalidParameterValue. The receipt of
-// the message changes; its visibility and its count do not.
-func InvalidateReceipt() Effect { return Effect{prepare: (*Queue).revoke} }
 
 // Injection is a fault in place.
 type Injection struct {
@@ -91,12 +44,26 @@ type Injection struct {
 	mu   sync.Mutex // guards what follows
 	seen int        // matching calls or entries
 	hits int
+	dice *rand.Rand
+}
+
+// Seed changes what faults that are injected from now on leave to chance. Services begin
+// with the seed 0, and every fault has a chance of its own, so that a test that makes its
+// calls in the same order meets the same faults each time.
+func (s *Service) Seed(n uint64) {
+	s.faults.mu.Lock()
+	defer s.faults.mu.Unlock()
+	s.faults.seed, s.faults.injected = n, 0
 }
 
 // Inject puts a fault in place until it is removed.
 func (s *Service) Inject(f Fault) *Injection {
 	i := &Injection{set: &s.faults, fault: f}
-	s.faults.change(func(all []*Injection) []*Injection { return append(all, i) })
+	s.faults.change(func(all []*Injection) []*Injection {
+		s.faults.injected++
+		i.dice = rand.New(rand.NewPCG(s.faults.seed, s.faults.injected))
+		return append(all, i)
+	})
 	return i
 }
 
@@ -122,8 +89,21 @@ func (i *Injection) claim() bool {
 	if i.seen <= i.fault.Skip || i.fault.Times > 0 && i.hits >= i.fault.Times {
 		return false
 	}
+	if share := i.fault.Share; share > 0 && i.dice.Float64() >= share {
+		return false
+	}
 	i.hits++
 	return true
+}
+
+// between picks a duration.
+func (i *Injection) between(least, most time.Duration) time.Duration {
+	if most <= least {
+		return least
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return least + time.Duration(i.dice.Int64N(int64(most-least)+1))
 }
 
 func (i *Injection) matches(m MessageView) bool {
@@ -133,7 +113,10 @@ func (i *Injection) matches(m MessageView) bool {
 // faultSet holds the faults in place. The list is never changed but replaced, so that
 // calls, nearly all of which meet no fault, read it without a lock.
 type faultSet struct {
-	mu  sync.Mutex // guards replacing the list
+	mu       sync.Mutex // guards replacing the list, and what follows
+	seed     uint64
+	injected uint64 // faults since the seed was set
+
 	all atomic.Pointer[[]*Injection]
 }
 
@@ -171,6 +154,7 @@ type callFaults struct {
 
 	wantAffected bool // an effect after the call looks at the messages
 	affected     []MessageView
+	duplicates   bool // an effect delivers messages more often than once
 
 	shown bool // messages is filled
 	views []MessageView
@@ -179,10 +163,14 @@ type callFaults struct {
 // find picks the faults for the action and queue of a call.
 func (f *callFaults) find(all []*Injection, record *Call) {
 	for _, i := range all {
-		if (i.fault.Action == "" || i.fault.Action == record.Action) && (i.fault.Queue == "" || i.fault.Queue == record.Queue) {
+		if (i.fault.Action == "" || i.fault.Action == record.Action) &&
+			(i.fault.Queue == "" || i.fault.Queue == record.Queue) && (i.fault.Topic == "" || i.fault.Topic == record.Topic) {
 			f.faults = append(f.faults, i)
 			if i.fault.Effect.after != nil && i.fault.Message != nil {
 				f.wantAffected = true
+			}
+			if i.fault.Effect.deliver != once {
+				f.duplicates = true
 			}
 		}
 	}
@@ -196,12 +184,14 @@ func (f *callFaults) before(c *call, record *Call) (outcome, bool) {
 		case effect.prepare != nil:
 			f.prepare(c, i)
 		case effect.instead != nil:
-			if f.concerns(c, i) && i.claim() {
-				return effect.instead(c), true
+			if (effect.applies == nil || effect.applies(c)) && f.concerns(c, i) && i.claim() {
+				if result, ended := effect.instead(c, i); ended {
+					return result, true
+				}
 			}
 		case effect.entry != nil && record.Entries == 0:
 			if f.concerns(c, i) && i.claim() {
-				return outcome{err: effect.entry}, true
+				return outcome{err: effect.entry(c)}, true
 			}
 		}
 	}
@@ -246,7 +236,7 @@ func (f *callFaults) messages(c *call) []MessageView {
 func (f *callFaults) entry(c *call, n int) *apiError {
 	for _, i := range f.faults {
 		if failure := i.fault.Effect.entry; failure != nil && i.matchesEntry(f, c, n) && i.claim() {
-			return failure
+			return failure(c)
 		}
 	}
 	return nil
@@ -275,17 +265,32 @@ func (f *callFaults) after(c *call) (outcome, bool) {
 			continue
 		}
 		if (i.fault.Message == nil || slices.ContainsFunc(f.affected, i.matches)) && i.claim() {
-			return i.fault.Effect.after(c), true
+			if result, ended := i.fault.Effect.after(c, i); ended {
+				return result, true
+			}
 		}
 	}
 	return outcome{}, false
 }
 
-func (c *call) hang() outcome {
-	select {
-	case <-c.ctx.Done():
-		return outcome{fate: fateGone}
-	case <-c.service.done:
-		return outcome{fate: fateBroken}
+// duplicate tells how a message that is being delivered is to be delivered again. The
+// mutex of its queue is held.
+func (f *callFaults) duplicate(q *Queue, m *message) duplication {
+	if !f.duplicates || q.fifo != nil {
+		return once
 	}
+	for _, i := range f.faults {
+		how := i.fault.Effect.deliver
+		if how != once && (i.fault.Message == nil || i.fault.Message(q.view(m))) && i.claim() {
+			return how
+		}
+	}
+	return once
+}
+
+// haunted tells whether a poll whose client has gone goes on.
+func (f *callFaults) haunted(c *call) bool {
+	return slices.ContainsFunc(f.faults, func(i *Injection) bool {
+		return i.fault.Effect.haunt && f.concerns(c, i) && i.claim()
+	})
 }

@@ -12,7 +12,7 @@ import (
 // message is a message in a queue. The first group of fields never changes once the
 // message is in a queue; the mutex of the queue guards the others.
 type message struct {
-	number      uint64 // unique in the service, rising in the order of sends
+	number      uint64 // unique in the service, rising in the order of sends and of moves to FIFO queues
 	id          string
 	body        string
 	bodyMD5     string
@@ -20,7 +20,9 @@ type message struct {
 	attrsMD5    string
 	traceHeader string
 	groupID     string
+	dedupID     string // on FIFO queues
 	sentAt      time.Time
+	enqueuedAt  time.Time // when its retention began
 
 	state           messageState
 	visibleAt       time.Time // when a hidden message is to be seen, or when a visible one could be
@@ -29,11 +31,15 @@ type message struct {
 	receivedAt      time.Time // start of the receive that the latest receipt is of
 	serial          uint32    // of the latest receipt, 0 when never received
 	revoked         uint32    // receipts up to this serial were made unusable by a fault
+	changed         bool      // the visibility was changed under the latest receipt
 	sourceARN       string    // of the queue it was dead-lettered from
 
-	prev, next *message // neighbours in the list of visible messages
-	hiddenSlot int      // place in the heap of hidden messages
-	ageSlot    int      // place in the heap by age
+	prev, next   *message // neighbours in the list of visible messages or, on FIFO queues, in the group
+	group        *group   // on FIFO queues, while in one
+	older, newer *message // neighbours in a FIFO queue
+	history      *history // nil only in tests
+	hiddenSlot   int      // place in the heap of hidden messages
+	ageSlot      int      // place in the heap by age
 }
 
 type messageState uint8
@@ -56,13 +62,19 @@ type attribute struct {
 // MessageView shows a message as it was at one moment. In a fault's Message it may be
 // one that is about to be sent, which has no ID yet.
 type MessageView struct {
-	ID           string
-	Body         string
-	Attributes   map[string]types.MessageAttributeValue
-	GroupID      string
-	ReceiveCount int
-	// Visible tells that a receive could return the message.
+	ID         string
+	Body       string
+	Attributes map[string]types.MessageAttributeValue
+	GroupID    string
+	// DeduplicationID and SequenceNumber are those of a message of a FIFO queue.
+	DeduplicationID string
+	SequenceNumber  string
+	ReceiveCount    int
+	// Visible tells that a receive could return the message. On a FIFO queue one that is
+	// behind an invisible one of its group is not visible.
 	Visible bool
+	// InFlight tells that it was received and is neither deleted nor visible again.
+	InFlight bool
 	// VisibleAt is when the delay or visibility timeout of the message ends or ended.
 	VisibleAt time.Time
 	// Receipt is the latest receipt handle, "" if the message was not received in

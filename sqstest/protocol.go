@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,6 +13,7 @@ import (
 type exchange struct {
 	method      string
 	target      string // of the header X-Amz-Target
+	form        bool   // the body is a form
 	base        string // scheme and host it was made to, for queue URLs
 	traceHeader string
 	body        []byte
@@ -24,28 +26,40 @@ type fate uint8
 const (
 	fateAnswered fate = iota
 	fateBroken        // the connection breaks without an answer
+	fateReset         // the same by a reset
 	fateGone          // the client has gone, there is nobody to answer
 )
 
 // answer is the HTTP answer to an exchange.
 type answer struct {
-	fate       fate
-	status     int
-	body       []byte
-	queryError string
+	fate        fate
+	status      int
+	contentType string // "" for that of the protocol
+	body        []byte
+	queryError  string
 }
 
 func (a answer) header(h http.Header) {
 	h["Content-Type"] = []string{contentType}
+	if a.contentType != "" {
+		h["Content-Type"] = []string{a.contentType}
+	}
 	h["X-Amzn-Requestid"] = []string{newUUID()}
 	if a.queryError != "" {
 		h["X-Amzn-Query-Error"] = []string{a.queryError}
 	}
 }
 
-func refusal(err *apiError) answer {
+// refusal answers with an error in the protocol of the request.
+func (x exchange) refusal(err *apiError) answer {
+	if x.query() {
+		return queryRefusal(err)
+	}
 	return answer{status: err.status, body: err.body(), queryError: err.queryError()}
 }
+
+// query tells that a request is of the query protocol, which is the one of SNS.
+func (x exchange) query() bool { return x.form && x.target == "" }
 
 // request is a decoded request of one action.
 type request interface {
@@ -59,6 +73,7 @@ type request interface {
 
 // actions makes an empty request for every action that is modelled.
 var actions = map[string]func() request{
+	"CancelMessageMoveTask":        func() request { return new(cancelMoveRequest) },
 	"ChangeMessageVisibility":      func() request { return new(changeVisibilityRequest) },
 	"ChangeMessageVisibilityBatch": func() request { return new(changeVisibilityBatchRequest) },
 	"CreateQueue":                  func() request { return new(createQueueRequest) },
@@ -68,6 +83,7 @@ var actions = map[string]func() request{
 	"GetQueueAttributes":           func() request { return new(getQueueAttributesRequest) },
 	"GetQueueUrl":                  func() request { return new(getQueueURLRequest) },
 	"ListDeadLetterSourceQueues":   func() request { return new(listDeadLetterSourceQueuesRequest) },
+	"ListMessageMoveTasks":         func() request { return new(listMovesRequest) },
 	"ListQueueTags":                func() request { return new(listQueueTagsRequest) },
 	"ListQueues":                   func() request { return new(listQueuesRequest) },
 	"PurgeQueue":                   func() request { return new(purgeQueueRequest) },
@@ -75,15 +91,13 @@ var actions = map[string]func() request{
 	"SendMessage":                  func() request { return new(sendMessageRequest) },
 	"SendMessageBatch":             func() request { return new(sendMessageBatchRequest) },
 	"SetQueueAttributes":           func() request { return new(setQueueAttributesRequest) },
+	"StartMessageMoveTask":         func() request { return new(startMoveRequest) },
 	"TagQueue":                     func() request { return new(tagQueueRequest) },
 	"UntagQueue":                   func() request { return new(untagQueueRequest) },
 }
 
 // unsupportedActions exist in SQS but not here.
-var unsupportedActions = map[string]bool{
-	"AddPermission": true, "RemovePermission": true,
-	"StartMessageMoveTask": true, "ListMessageMoveTasks": true, "CancelMessageMoveTask": true,
-}
+var unsupportedActions = map[string]bool{"AddPermission": true, "RemovePermission": true}
 
 // queueTarget is the member of requests that name their queue by URL.
 type queueTarget struct {
@@ -109,17 +123,20 @@ func queueName(ref string) (string, bool) {
 
 // call is one API call on its way through the service.
 type call struct {
-	service     *Service
-	ctx         context.Context
-	action      string
-	base        string
-	traceHeader string
-	at          time.Time
-	request     request
-	faults      callFaults
+	service *Service
+	ctx     context.Context
+	exchange
+	action  string
+	at      time.Time
+	request request
+	faults  callFaults
+
+	record *callRecord // nil for what is no call
+	note   string      // for the histories of messages
 
 	messageIDs []string // of the messages the call has affected
 	abandoned  bool     // the client went away before the call was carried out
+	shortPoll  bool     // a receive that does not wait
 }
 
 // queue finds the queue the request names by URL.
@@ -150,42 +167,81 @@ func (c *call) affect(q *Queue, m *message) {
 // serve carries one request from its bytes to its answer.
 func (s *Service) serve(ctx context.Context, x exchange) answer {
 	if !s.enter() {
-		return refusal(serviceClosed())
+		return x.refusal(serviceClosed())
 	}
 	defer s.active.Done()
 
-	action, isSQS := strings.CutPrefix(x.target, "AmazonSQS.")
-	c := &call{service: s, ctx: ctx, action: action, base: x.base, traceHeader: x.traceHeader, at: time.Now()}
-	record := &Call{Action: action, At: c.at}
-	var refused *apiError
-	switch newRequest := actions[action]; {
-	case x.method != http.MethodPost || !isSQS:
-		refused = newError(0, "UnknownOperationException", "sqstest serves POST requests of AWS JSON 1.0 with a header X-Amz-Target: AmazonSQS.<Action>")
-	case x.oversized:
-		refused = newError(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "The request body is too large.")
-	case unsupportedActions[action]:
-		refused = errorf("UnsupportedOperation", "sqstest does not model %s", action)
-	case newRequest == nil:
-		refused = errorf("UnknownOperationException", "SQS has no action %s", action)
-	default:
-		c.request = newRequest()
-		refused = decode(x.body, c.request)
-	}
+	c := &call{service: s, ctx: ctx, exchange: x, at: time.Now()}
+	refused := c.read()
+	record := &callRecord{Call: Call{Action: c.action, At: c.at}}
+	c.record = record
 	if refused != nil {
 		record.Code, record.Done = refused.code, true
 		s.calls.begin(record)
-		return refusal(refused)
+		return x.refusal(refused)
 	}
 
 	record.Queue, _ = queueName(c.request.queueRef())
 	record.Request = x.body
-	c.request.describe(record)
+	c.request.describe(&record.Call)
 	s.calls.begin(record)
-	c.faults.find(s.faults.active(), record)
+	c.faults.find(s.faults.active(), &record.Call)
 
-	result := c.perform(record)
-	s.calls.finish(record, c.messageIDs, result.code())
-	return result.answer()
+	result := c.perform(&record.Call)
+	s.calls.finish(c, result)
+	return result.answer(c)
+}
+
+// read finds out what action a request is for and decodes it.
+func (c *call) read() *apiError {
+	if c.method == http.MethodPost && c.query() {
+		return c.readQuery()
+	}
+	action, isSQS := strings.CutPrefix(c.target, "AmazonSQS.")
+	c.action = action
+	switch newRequest := actions[action]; {
+	case c.method != http.MethodPost || !isSQS:
+		return newError(0, "UnknownOperationException", "sqstest serves POST requests: of AWS JSON 1.0 with a header X-Amz-Target: AmazonSQS.<Action>, and forms of the query protocol for SNS")
+	case c.oversized:
+		return newError(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "The request body is too large.")
+	case unsupportedActions[action]:
+		return errorf("UnsupportedOperation", "sqstest does not model %s", action)
+	case newRequest == nil:
+		return errorf("UnknownOperationException", "SQS has no action %s", action)
+	default:
+		c.request = newRequest()
+		return decode(c.body, c.request)
+	}
+}
+
+// readQuery is read for the query protocol.
+func (c *call) readQuery() *apiError {
+	if c.oversized {
+		return newSNSError(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "The request body is too large.")
+	}
+	f, err := parseForm(c.body)
+	if err != nil {
+		return err
+	}
+	c.action = f.text("Action")
+	read := snsActions[c.action]
+	switch {
+	case f.text("Version") != snsVersion:
+		return snsErrorf("InvalidAction", "sqstest serves the query protocol for SNS only, with the Version %s", snsVersion)
+	case read == nil:
+		return snsErrorf("InvalidAction", "sqstest does not model the action %s of SNS", c.action)
+	}
+	request, err := read(f)
+	c.request = request
+	return err
+}
+
+// failure makes the error of a code as the service that was called answers it.
+func (c *call) failure(status int, code, message string) *apiError {
+	if c.query() {
+		return newSNSError(status, code, message)
+	}
+	return newError(status, code, message)
 }
 
 // perform carries a call out between the faults that come before and after it.
@@ -193,6 +249,7 @@ func (c *call) perform(record *Call) outcome {
 	if result, hit := c.faults.before(c, record); hit {
 		return result
 	}
+	c.service.progress(time.Now())
 	body, err := c.request.run(c)
 	if c.abandoned {
 		return outcome{fate: fateGone}
@@ -208,21 +265,29 @@ type outcome struct {
 	fate fate
 	body []byte
 	err  *apiError
+	raw  *answer // an answer that is none of the service
 }
 
 func (o outcome) code() string {
-	if o.err != nil {
+	switch {
+	case o.err != nil:
 		return o.err.code
+	case o.raw != nil:
+		return strconv.Itoa(o.raw.status)
 	}
 	return ""
 }
 
-func (o outcome) answer() answer {
+func (o outcome) answer(c *call) answer {
 	switch {
 	case o.fate != fateAnswered:
 		return answer{fate: o.fate}
+	case o.raw != nil:
+		return *o.raw
 	case o.err != nil:
-		return refusal(o.err)
+		return c.refusal(o.err)
+	case c.query():
+		return queryAnswer(c.action, o.body)
 	case o.body == nil:
 		return answer{status: http.StatusOK, body: []byte("{}")}
 	}

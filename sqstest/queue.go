@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxInFlight is how many messages of a standard queue can be in flight (sqs-facts 5).
+// maxInFlight is how many messages of a queue can be in flight (sqs-facts 5).
 const maxInFlight = 120_000
 
 // Queue is a queue of a [Service], seen from the side: its methods count as no API call.
@@ -30,6 +30,7 @@ type Queue struct {
 	purged   time.Time // of the last PurgeQueue
 	byNumber map[uint64]*message
 	visible  messageList
+	fifo     *fifoState  // nil for a standard queue; that it is one never changes
 	hidden   messageHeap // in flight or delayed, by the time they become visible
 	byAge    messageHeap // all of them
 	inFlight int
@@ -49,6 +50,10 @@ func newQueue(s *Service, name string, set settings, now time.Time) *Queue {
 		hidden:   newHiddenHeap(),
 		byAge:    newAgeHeap(),
 	}
+	if set.fifo {
+		q.fifo = newFIFOState()
+		q.fifo.byGroup = set.scopeByGroup
+	}
 	q.allow.Store(set.allow)
 	return q
 }
@@ -66,7 +71,9 @@ func queueURL(base, name string) string { return base + "/" + AccountID + "/" + 
 
 func queueARN(name string) string { return "arn:aws:sqs:" + Region + ":" + AccountID + ":" + name }
 
-// Visible is how many messages a receive could return now.
+// Visible is how many messages receives could return now. As for the attribute
+// ApproximateNumberOfMessages, on a FIFO queue those count too that are behind an invisible
+// one of their group.
 func (q *Queue) Visible() int {
 	visible, _, _ := q.counts(time.Now())
 	return visible
@@ -91,14 +98,23 @@ func (q *Queue) Len() int {
 }
 
 func (q *Queue) counts(now time.Time) (visible, inFlight, delayed int) {
+	q.service.progress(now)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.advance(now)
-	return q.visible.length, q.inFlight, q.delayed
+	return q.visibleCount(), q.inFlight, q.delayed
+}
+
+func (q *Queue) visibleCount() int {
+	if q.fifo != nil {
+		return q.fifo.visible
+	}
+	return q.visible.length
 }
 
 // Messages shows the messages of the queue in the order they were sent.
 func (q *Queue) Messages() []MessageView {
+	q.service.progress(time.Now())
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.advance(time.Now())
@@ -108,23 +124,34 @@ func (q *Queue) Messages() []MessageView {
 	}
 	slices.Sort(numbers)
 	views := make([]MessageView, len(numbers))
+	blocked := make(map[*group]bool) // by a message that is not visible
 	for i, n := range numbers {
-		views[i] = q.view(q.byNumber[n])
+		m := q.byNumber[n]
+		blocked[m.group] = q.fifo != nil && (blocked[m.group] || m.state != stateVisible)
+		views[i] = q.viewAs(m, m.state == stateVisible && !blocked[m.group])
 	}
 	return views
 }
 
 // view shows a message; the mutex is held.
 func (q *Queue) view(m *message) MessageView {
+	return q.viewAs(m, m.state == stateVisible && (q.fifo == nil || !m.blocked()))
+}
+
+func (q *Queue) viewAs(m *message, visible bool) MessageView {
 	v := MessageView{
 		ID:           m.id,
 		Body:         m.body,
 		Attributes:   attributeValues(m.attributes),
 		GroupID:      m.groupID,
 		ReceiveCount: m.receiveCount,
-		Visible:      m.state == stateVisible,
+		Visible:      visible,
+		InFlight:     m.state == stateInFlight,
 		VisibleAt:    m.visibleAt,
 		SentAt:       m.sentAt,
+	}
+	if q.fifo != nil {
+		v.DeduplicationID, v.SequenceNumber = m.dedupID, sequence(m.number)
 	}
 	if m.serial > 0 {
 		v.Receipt = q.latestReceipt(m)
@@ -141,7 +168,8 @@ func (q *Queue) latestReceipt(m *message) string {
 // this first; nothing runs in the background.
 func (q *Queue) advance(now time.Time) {
 	// Retention also takes messages in flight (sqs-facts 5).
-	for m := q.byAge.root(); m != nil && now.Sub(m.sentAt) >= q.settings.retention; m = q.byAge.root() {
+	for m := q.byAge.root(); m != nil && now.Sub(m.enqueuedAt) >= q.settings.retention; m = q.byAge.root() {
+		m.history.add(event{at: m.enqueuedAt.Add(q.settings.retention), kind: removed, queue: q, detail: "its retention has ended"})
 		q.remove(m)
 	}
 	for m := q.hidden.root(); m != nil && !m.visibleAt.After(now); m = q.hidden.root() {
@@ -154,20 +182,40 @@ func (q *Queue) add(m *message, delay time.Duration, now time.Time) {
 	q.byNumber[m.number] = m
 	q.byAge.push(m)
 	m.visibleAt = now.Add(delay)
+	m.state = stateVisible
 	if delay > 0 {
 		m.state = stateDelayed
+	}
+	if q.fifo != nil {
+		q.fifo.insert(m)
+	}
+	if delay > 0 {
 		q.delayed++
 		q.hidden.push(m)
 		return
 	}
-	m.state = stateVisible
-	q.visible.pushBack(m)
+	q.offer(m)
+}
+
+// offer makes a message whose state has become visible one that can be taken.
+func (q *Queue) offer(m *message) {
+	if q.fifo == nil {
+		q.visible.pushBack(m)
+		return
+	}
+	q.fifo.visible++
+	q.fifo.review(m.group)
 }
 
 // hide puts a visible message in flight.
 func (q *Queue) hide(m *message, until time.Time) {
-	q.visible.remove(m)
 	m.state, m.visibleAt = stateInFlight, until
+	if q.fifo == nil {
+		q.visible.remove(m)
+	} else {
+		q.fifo.visible--
+		q.fifo.review(m.group)
+	}
 	q.inFlight++
 	q.hidden.push(m)
 }
@@ -176,15 +224,21 @@ func (q *Queue) hide(m *message, until time.Time) {
 func (q *Queue) show(m *message) {
 	q.unhide(m)
 	m.state = stateVisible
-	q.visible.pushBack(m)
+	q.offer(m)
 }
 
 // remove takes a message out of the queue, whatever its state.
 func (q *Queue) remove(m *message) {
-	if m.state == stateVisible {
-		q.visible.remove(m)
-	} else {
+	switch {
+	case m.state != stateVisible:
 		q.unhide(m)
+	case q.fifo != nil:
+		q.fifo.visible--
+	default:
+		q.visible.remove(m)
+	}
+	if q.fifo != nil {
+		q.fifo.drop(m)
 	}
 	q.byAge.remove(m)
 	delete(q.byNumber, m.number)
@@ -200,9 +254,15 @@ func (q *Queue) unhide(m *message) {
 }
 
 // clear removes every message.
-func (q *Queue) clear() {
+func (q *Queue) clear(why string, now time.Time) {
+	for _, m := range q.byNumber {
+		m.history.add(event{at: now, kind: removed, queue: q, detail: why})
+	}
 	clear(q.byNumber)
 	q.visible = messageList{}
+	if q.fifo != nil {
+		q.fifo.clear()
+	}
 	q.hidden.items, q.byAge.items = nil, nil
 	q.inFlight, q.delayed = 0, 0
 }
@@ -212,7 +272,7 @@ func (q *Queue) delete() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.deleted = true
-	q.clear()
+	q.clear("the queue was deleted", time.Now())
 	for e := q.waiting.Front(); e != nil; e = e.Next() {
 		e.Value.(*waiter).wake()
 	}

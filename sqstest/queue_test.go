@@ -94,14 +94,15 @@ func TestQueueNames(t *testing.T) {
 	t.Parallel()
 	client := sqstest.New(t).Client()
 	for name, attributes := range map[string]map[string]string{
-		"bad name!":              nil,
-		"":                       nil,
-		strings.Repeat("q", 81):  nil,
-		"umlaut-ä":               nil,
-		"orders.fifo":            nil,
-		"orders":                 {"FifoQueue": "true"},
-		".fifo":                  {"FifoQueue": "true"},
-		"not-modelled-here.fifo": {"FifoQueue": "true"},
+		"bad name!":                       nil,
+		"":                                nil,
+		strings.Repeat("q", 81):           nil,
+		"umlaut-ä":                        nil,
+		"orders.fifo":                     nil,
+		"orders":                          {"FifoQueue": "true"},
+		".fifo":                           {"FifoQueue": "true"},
+		strings.Repeat("q", 76) + ".fifo": {"FifoQueue": "true"},
+		"false.fifo":                      {"FifoQueue": "false"},
 	} {
 		_, err := client.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})
 		if name == "" {
@@ -109,6 +110,10 @@ func TestQueueNames(t *testing.T) {
 			continue
 		}
 		requireCode(t, err, 400, "InvalidParameterValue")
+	}
+	for _, name := range []string{"b.fifo", strings.Repeat("q", 75) + ".fifo"} {
+		_, err := client.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: map[string]string{"FifoQueue": "true"}})
+		require.NoError(t, err)
 	}
 	for _, name := range []string{strings.Repeat("q", 80), "a", "A-b_9"} {
 		_, err := client.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name})

@@ -72,15 +72,17 @@ func (r *registry) list() []*Queue {
 // those it has.
 func (s *Service) createQueue(name string, attributes, tags map[string]string) (*Queue, *apiError) {
 	now := time.Now()
-	if fifo, err := wantsFIFO(name, attributes); err != nil {
+	fifo, err := wantsFIFO(name, attributes)
+	if err != nil {
 		return nil, err
-	} else if err := checkName(name, fifo); err != nil {
+	}
+	if err := checkName(name, fifo); err != nil {
 		return nil, err
 	}
 	if existing := s.registry.lookup(name); existing != nil {
 		return existing.sameAs(attributes)
 	}
-	set, err := defaultSettings().with(attributes)
+	set, err := defaultSettings(fifo).with(attributes)
 	if err != nil {
 		return nil, err
 	}
@@ -104,13 +106,14 @@ func (s *Service) createQueue(name string, attributes, tags map[string]string) (
 	return q, nil
 }
 
-// wantsFIFO reads FifoQueue, which can be true or absent (sqs-facts 2).
+// wantsFIFO reads FifoQueue, which can be true, in any case, or absent (sqs-facts 2).
 func wantsFIFO(name string, attributes map[string]string) (bool, *apiError) {
 	value, given := attributes["FifoQueue"]
-	if given && value != "true" && !strings.HasSuffix(name, ".fifo") {
+	yes := strings.EqualFold(value, "true")
+	if given && !yes && !strings.HasSuffix(name, ".fifo") {
 		return false, unknownAttribute("FifoQueue")
 	}
-	return value == "true", nil
+	return yes, nil
 }
 
 func (q *Queue) sameAs(attributes map[string]string) (*Queue, *apiError) {
@@ -217,7 +220,7 @@ func (r *purgeQueueRequest) run(c *call) ([]byte, *apiError) {
 		return nil, errorf("PurgeQueueInProgress", "Only one PurgeQueue operation on %s is allowed every 60 seconds.", q.name)
 	}
 	q.purged = now
-	q.clear()
+	q.clear("the queue was purged", now)
 	return nil, nil
 }
 
@@ -249,11 +252,13 @@ func (r *setQueueAttributesRequest) run(c *call) ([]byte, *apiError) {
 		return nil, err
 	}
 	// Checked apart first: the target of a redrive policy is looked up unlocked.
-	set, err := defaultSettings().with(r.Attributes)
+	q.mu.Lock()
+	set, err := q.settings.with(r.Attributes)
+	q.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	if set.redrive != nil {
+	if set.redrive != nil && r.Attributes["RedrivePolicy"] != "" {
 		if err := c.service.checkRedriveTarget(set.redrive, r.Attributes["RedrivePolicy"], q.name); err != nil {
 			return nil, err
 		}
@@ -267,9 +272,25 @@ func (r *setQueueAttributesRequest) run(c *call) ([]byte, *apiError) {
 	if err != nil {
 		return nil, err
 	}
-	q.settings, q.modified = set, time.Now()
-	q.allow.Store(set.allow)
+	q.change(set, time.Now())
 	return nil, nil
+}
+
+// change gives the queue other settings; the mutex is held.
+func (q *Queue) change(set settings, now time.Time) {
+	before := q.settings
+	q.settings, q.modified = set, now
+	q.allow.Store(set.allow)
+	if q.fifo == nil {
+		return
+	}
+	if set.scopeByGroup != before.scopeByGroup {
+		q.fifo.scopeChange = now
+	}
+	if set.delay != before.delay {
+		q.advance(now)
+		q.redelay(now)
+	}
 }
 
 type listQueuesRequest struct {
@@ -409,7 +430,7 @@ func (r *listQueueTagsRequest) run(c *call) ([]byte, *apiError) {
 func marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("sqstest: " + err.Error())
+		panic("sqstest: " + err.Error()) //nolint:forbidigo // cannot happen, see above
 	}
 	return b
 }

@@ -3,13 +3,8 @@ package sqstest
 import (
 	"container/list"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
-
-// senderID is the SenderId of every message.
-const senderID = "AIDAIT2UOQQY3AUEKVGXU"
 
 type receiveMessageRequest struct {
 	queueTarget
@@ -42,7 +37,7 @@ func (r *receiveMessageRequest) messages(c *call) []MessageView {
 }
 
 // check refuses values out of range (sqs-facts 5).
-func (r *receiveMessageRequest) check() *apiError {
+func (r *receiveMessageRequest) check(fifo bool) *apiError {
 	if n := r.MaxNumberOfMessages; n != nil && (*n < 1 || *n > maxEntries) {
 		return invalidValue("MaxNumberOfMessages", *n, "Must be between 1 and 10, if provided.")
 	}
@@ -54,7 +49,10 @@ func (r *receiveMessageRequest) check() *apiError {
 			return err
 		}
 	}
-	if r.ReceiveRequestAttemptID != nil {
+	if r.ReceiveRequestAttemptID != nil && fifo && !legalID(*r.ReceiveRequestAttemptID) {
+		return illegalID("ReceiveRequestAttemptId", *r.ReceiveRequestAttemptID)
+	}
+	if r.ReceiveRequestAttemptID != nil && !fifo {
 		return invalidValue("ReceiveRequestAttemptId", *r.ReceiveRequestAttemptID, "The request include parameter that is not valid for this queue type.")
 	}
 	return nil
@@ -65,7 +63,7 @@ func (r *receiveMessageRequest) run(c *call) ([]byte, *apiError) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.check(); err != nil {
+	if err := r.check(q.fifo != nil); err != nil {
 		return nil, err
 	}
 	received, err := q.receive(c, r)
@@ -73,15 +71,6 @@ func (r *receiveMessageRequest) run(c *call) ([]byte, *apiError) {
 		return nil, err
 	}
 	return r.answer(received), nil
-}
-
-// delivery is a message as one receive returns it.
-type delivery struct {
-	message         *message
-	receipt         string
-	receiveCount    int
-	firstReceivedAt time.Time
-	sourceARN       string
 }
 
 // receive takes messages, waiting for some if it is a long poll. A poll whose client has
@@ -97,9 +86,18 @@ func (q *Queue) receive(c *call, r *receiveMessageRequest) ([]delivery, *apiErro
 	if r.WaitTimeSeconds != nil {
 		wait = seconds(*r.WaitTimeSeconds)
 	}
-	p.long, p.end = wait > 0, c.at.Add(wait)
+	p.long, p.end = wait > 0, time.Now().Add(wait)
+	c.shortPoll = !p.long
 	p.visibility = r.VisibilityTimeout
+	if r.ReceiveRequestAttemptID != nil {
+		p.attempt = *r.ReceiveRequestAttemptID
+	}
 
+	return p.wait()
+}
+
+// wait takes messages when there are some.
+func (p *poll) wait() ([]delivery, *apiError) {
 	for {
 		received, until, err := p.try()
 		if err != nil || len(received) > 0 || until.IsZero() {
@@ -109,10 +107,13 @@ func (q *Queue) receive(c *call, r *receiveMessageRequest) ([]delivery, *apiErro
 		select {
 		case <-p.self.woken:
 		case <-timer.C:
-		case <-c.ctx.Done():
-		case <-c.service.done:
+		case <-p.call.ctx.Done():
+		case <-p.call.service.done:
 		}
 		timer.Stop()
+		if p.call.ctx.Err() != nil && p.haunt() {
+			return nil, nil
+		}
 	}
 }
 
@@ -121,7 +122,8 @@ type poll struct {
 	queue      *Queue
 	call       *call
 	most       int
-	visibility *int // the request's, nil for the queue's
+	visibility *int   // the request's, nil for the queue's
+	attempt    string // the ReceiveRequestAttemptId, "" for none
 	long       bool
 	end        time.Time
 
@@ -134,6 +136,8 @@ type poll struct {
 func (p *poll) try() (received []delivery, until time.Time, err *apiError) {
 	q := p.queue
 	for {
+		p.call.service.progress(time.Now())
+		move := p.call.service.nextMove()
 		q.mu.Lock()
 		now := time.Now()
 		if over, err := p.over(); over {
@@ -142,6 +146,11 @@ func (p *poll) try() (received []delivery, until time.Time, err *apiError) {
 			return nil, time.Time{}, err
 		}
 		q.advance(now)
+		if again := q.repeat(p, now); again != nil {
+			p.leave()
+			q.mu.Unlock()
+			return again, time.Time{}, nil
+		}
 		if p.place == nil && p.long && q.waiting.Len() > 0 {
 			p.join() // behind those who came before
 		}
@@ -150,6 +159,7 @@ func (p *poll) try() (received []delivery, until time.Time, err *apiError) {
 		if first {
 			took = q.take(p, now)
 		}
+		q.remember(p, took.deliveries, now)
 		for _, d := range took.deliveries {
 			p.call.affect(q, d.message)
 		}
@@ -161,11 +171,14 @@ func (p *poll) try() (received []delivery, until time.Time, err *apiError) {
 		default:
 			p.join()
 			until = p.end
-			if hidden := q.hidden.root(); hidden != nil && p.place == q.waiting.Front() && hidden.visibleAt.Before(until) {
-				until = hidden.visibleAt
+			if p.place == q.waiting.Front() {
+				until = q.nextChange(until)
+			}
+			if !move.IsZero() && move.Before(until) {
+				until = move // to this queue, perhaps
 			}
 		}
-		overLimit := !p.long && q.inFlight >= maxInFlight && q.visible.length > 0
+		overLimit := !p.long && q.fifo == nil && q.inFlight >= maxInFlight && q.visible.length > 0
 		q.mu.Unlock()
 
 		if len(took.poison) > 0 {
@@ -179,6 +192,20 @@ func (p *poll) try() (received []delivery, until time.Time, err *apiError) {
 		}
 		return took.deliveries, until, nil
 	}
+}
+
+// nextChange is when time alone will give receives something, if that is before the given
+// time.
+func (q *Queue) nextChange(until time.Time) time.Time {
+	if hidden := q.hidden.root(); hidden != nil && hidden.visibleAt.Before(until) {
+		until = hidden.visibleAt
+	}
+	if q.fifo != nil { // the end of a message may free its group
+		if oldest := q.byAge.root(); oldest != nil && oldest.enqueuedAt.Add(q.settings.retention).Before(until) {
+			until = oldest.enqueuedAt.Add(q.settings.retention)
+		}
+	}
+	return until
 }
 
 // over tells whether a poll has ended whatever messages there are; the mutex is held.
@@ -226,53 +253,96 @@ type taken struct {
 // make exceed maxReceiveCount are taken out instead: never by a timer, and without
 // counting this receive (sqs-facts 8).
 func (q *Queue) take(p *poll, now time.Time) taken {
-	if q.visible.length == 0 {
+	m := q.following(nil)
+	if m == nil {
 		return taken{}
 	}
 	t := taken{deadLetter: q.deadLetterQueue()}
-	visibility := q.settings.visibility
-	if p.visibility != nil {
-		visibility = seconds(*p.visibility)
-	}
-	for len(t.deliveries) < p.most && q.inFlight < maxInFlight && q.visible.length > 0 {
-		m := q.visible.first
+	visibility := q.visibilityFor(p)
+	var last *message    // that was taken
+	var again []*message // to be visible again at once
+	for ; m != nil && len(t.deliveries) < p.most && q.inFlight < maxInFlight; m = q.following(last) {
 		if t.deadLetter != nil && m.receiveCount >= q.settings.redrive.maxReceive {
 			q.remove(m)
 			t.poison = append(t.poison, m)
 			continue
 		}
-		if m.receiveCount == 0 {
-			m.firstReceivedAt = now
-		}
-		m.receiveCount++
-		m.serial++
-		m.receivedAt = p.call.at
+		last = m
 		q.hide(m, now.Add(visibility))
 		if t.deliveries == nil {
-			t.deliveries = make([]delivery, 0, min(p.most, q.visible.length+1))
+			t.deliveries = make([]delivery, 0, min(p.most, q.visibleCount()+1))
 		}
-		t.deliveries = append(t.deliveries, delivery{
-			message:         m,
-			receipt:         q.latestReceipt(m),
-			receiveCount:    m.receiveCount,
-			firstReceivedAt: m.firstReceivedAt,
-			sourceARN:       m.sourceARN,
-		})
+		t.deliveries = append(t.deliveries, q.deliver(m, p, now))
+		switch p.call.faults.duplicate(q, m) {
+		case againInAnother:
+			again = append(again, m)
+		case againInTheSame:
+			if len(t.deliveries) < p.most {
+				t.deliveries = append(t.deliveries, q.deliver(m, p, now))
+			}
+		}
 	}
 	if visibility == 0 {
-		// Visible at once, but only when this receive has what it wants: it returns no
-		// message twice.
 		for _, d := range t.deliveries {
-			q.show(d.message)
+			again = append(again, d.message)
+		}
+	}
+	// Visible at once, but only when this receive has what it wants: it returns no message
+	// twice.
+	for _, m := range again {
+		if m.state == stateInFlight {
+			q.show(m)
 		}
 	}
 	return t
 }
 
+// deliver gives a message to a receive.
+func (q *Queue) deliver(m *message, p *poll, now time.Time) delivery {
+	if m.receiveCount == 0 {
+		m.firstReceivedAt = now
+	}
+	m.receiveCount++
+	m.serial++
+	m.receivedAt, m.changed = p.call.at, false
+	d := delivery{
+		message:         m,
+		receipt:         q.latestReceipt(m),
+		serial:          m.serial,
+		receiveCount:    m.receiveCount,
+		firstReceivedAt: m.firstReceivedAt,
+		sourceARN:       m.sourceARN,
+	}
+	if q.fifo != nil {
+		d.sequence = sequence(m.number)
+	}
+	e := p.call.event(received, q, now)
+	e.receipt, e.count, e.timeout = d.receipt, int32(d.receiveCount), q.visibilityFor(p)
+	m.history.add(e)
+	return d
+}
+
+// following is the message to take after the one taken last in the same receive; nil if
+// there is none.
+func (q *Queue) following(last *message) *message {
+	if q.fifo != nil {
+		return q.fifo.following(last)
+	}
+	return q.visible.first
+}
+
+// visibilityFor is the visibility timeout of what a receive takes.
+func (q *Queue) visibilityFor(p *poll) time.Duration {
+	if p.visibility != nil {
+		return seconds(*p.visibility)
+	}
+	return q.settings.visibility
+}
+
 // moveTo hands the poison to the dead-letter queue; if that is gone, the messages go
 // back to where they were. No mutex is held, so two queues are never locked at once.
 func (t taken) moveTo(source *Queue, now time.Time) {
-	if t.deadLetter.accept(t.poison, source.ARN(), now) {
+	if t.deadLetter.accept(t.poison, source, now) {
 		return
 	}
 	source.mu.Lock()
@@ -281,120 +351,4 @@ func (t taken) moveTo(source *Queue, now time.Time) {
 		source.add(m, 0, now)
 	}
 	source.wakeNext()
-}
-
-// answer writes the messages with the attributes that were asked for.
-func (r *receiveMessageRequest) answer(received []delivery) []byte {
-	size := 32
-	for _, d := range received {
-		size += len(d.message.body) + len(d.message.body)/8 + 512
-	}
-	o := newObject(make([]byte, 0, size))
-	o.key("Messages")
-	o.b = append(o.b, '[')
-	for i, d := range received {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		o.b = r.appendMessage(o.b, d)
-	}
-	o.b = append(o.b, ']')
-	return o.end()
-}
-
-func (r *receiveMessageRequest) appendMessage(b []byte, d delivery) []byte {
-	m := d.message
-	o := newObject(b)
-	o.text("MessageId", m.id)
-	o.text("ReceiptHandle", d.receipt)
-	o.text("MD5OfBody", m.bodyMD5)
-	o.text("Body", m.body)
-	if r.wantsSystem() {
-		o.key("Attributes")
-		o.b = r.appendSystem(o.b, d)
-	}
-	// The checksum covers what is returned, not what was sent (sqs-facts 4.4).
-	wanted, checksum := m.attributes, m.attrsMD5
-	if !r.wantsEvery() {
-		wanted = nil
-		for _, a := range m.attributes {
-			if r.wants(a.name) {
-				wanted = append(wanted, a)
-			}
-		}
-		if len(wanted) != len(m.attributes) {
-			checksum = attributesMD5(wanted)
-		}
-	}
-	if len(wanted) > 0 {
-		o.text("MD5OfMessageAttributes", checksum)
-		o.key("MessageAttributes")
-		o.b = appendAttributes(o.b, wanted)
-	}
-	return o.end()
-}
-
-func appendAttributes(b []byte, attributes []attribute) []byte {
-	b = append(b, '{')
-	for i, a := range attributes {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendString(b, a.name)
-		b = append(b, ':')
-		o := newObject(b)
-		if a.isBinary {
-			o.blob("BinaryValue", a.binary)
-		} else {
-			o.text("StringValue", a.text)
-		}
-		o.text("DataType", a.dataType)
-		b = o.end()
-	}
-	return append(b, '}')
-}
-
-func (r *receiveMessageRequest) wantsSystem() bool {
-	return len(r.AttributeNames)+len(r.MessageSystemAttributeNames) > 0
-}
-
-// appendSystem appends the system attributes that were asked for and apply.
-func (r *receiveMessageRequest) appendSystem(b []byte, d delivery) []byte {
-	m, o := d.message, newObject(b)
-	every := r.namesSystem("All")
-	for _, a := range [...]struct{ name, value string }{
-		{"SenderId", senderID},
-		{"SentTimestamp", milliseconds(m.sentAt)},
-		{"ApproximateReceiveCount", strconv.Itoa(d.receiveCount)},
-		{"ApproximateFirstReceiveTimestamp", milliseconds(d.firstReceivedAt)},
-		{"MessageGroupId", m.groupID},
-		{"AWSTraceHeader", m.traceHeader},
-		{"DeadLetterQueueSourceArn", d.sourceARN},
-	} {
-		if a.value != "" && (every || r.namesSystem(a.name)) {
-			o.text(a.name, a.value)
-		}
-	}
-	return o.end()
-}
-
-func milliseconds(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
-
-func (r *receiveMessageRequest) namesSystem(name string) bool {
-	return slices.Contains(r.AttributeNames, name) || slices.Contains(r.MessageSystemAttributeNames, name)
-}
-
-func (r *receiveMessageRequest) wantsEvery() bool {
-	return slices.ContainsFunc(r.MessageAttributeNames, func(name string) bool {
-		return name == "All" || name == ".*" || name == "*"
-	})
-}
-
-// wants tells whether an attribute was asked for by its name or by what its name begins
-// with: "a.*" asks for "a.b" and for "ab".
-func (r *receiveMessageRequest) wants(attribute string) bool {
-	return slices.ContainsFunc(r.MessageAttributeNames, func(name string) bool {
-		prefix, isPrefix := strings.CutSuffix(name, ".*")
-		return name == attribute || isPrefix && strings.HasPrefix(attribute, prefix)
-	})
 }

@@ -98,6 +98,9 @@ func (s *Service) checkRedriveTarget(policy *redrivePolicy, value, sourceName st
 	if target == nil {
 		return invalidValue("RedrivePolicy", value, "Dead letter target does not exist.")
 	}
+	if (target.fifo != nil) != strings.HasSuffix(sourceName, ".fifo") {
+		return invalidValue("RedrivePolicy", value, "Dead-letter queue must be same type of queue as the source..")
+	}
 	if !target.allow.Load().allows(queueARN(sourceName)) {
 		return invalidValue("RedrivePolicy", value, "The dead letter target does not allow this source queue.")
 	}
@@ -126,17 +129,25 @@ func (q *Queue) deadLetterQueue() *Queue {
 }
 
 // accept takes messages over from another queue that has removed them and holds no
-// mutex. They keep identity, count and the time they were sent (sqs-facts 8). It
-// reports false when the queue was deleted meanwhile.
-func (q *Queue) accept(messages []*message, sourceARN string, now time.Time) bool {
+// mutex. They keep identity, count and the time they were sent; in a FIFO queue they get
+// their id as deduplication id, a new place, and their retention begins anew (sqs-facts
+// 8). It reports false when the queue was deleted meanwhile.
+func (q *Queue) accept(messages []*message, source *Queue, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.deleted {
 		return false
 	}
+	q.advance(now)
 	for _, m := range messages {
-		m.sourceARN = sourceARN
+		m.sourceARN = source.ARN()
 		m.serial, m.revoked = 0, 0 // receipts are of a queue
+		if q.fifo != nil {
+			m.number = q.service.messageNumber.Add(1)
+			m.dedupID, m.enqueuedAt = m.id, now
+			q.service.history.alias(m)
+		}
+		m.history.add(event{at: now, kind: deadLettered, queue: source, count: int32(m.receiveCount), detail: "to " + q.name})
 		q.add(m, 0, now)
 	}
 	q.wakeNext()

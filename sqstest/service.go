@@ -21,12 +21,16 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Service is an Amazon SQS service in memory. Services share nothing.
+// Service is an Amazon SQS and SNS service in memory. Services share nothing.
 type Service struct {
 	registry registry
+	topics   topicRegistry
 	calls    callLog
 	faults   faultSet
 	receipts receiptCodec
+	moves    moveTasks
+	history  historyLog
+	manners  manners
 
 	queueNumber   atomic.Uint32
 	messageNumber atomic.Uint64
@@ -53,6 +57,7 @@ func New(t TB) *Service {
 func Start() *Service {
 	return &Service{
 		registry: registry{queues: make(map[string]*Queue), deleted: make(map[string]time.Time)},
+		topics:   topicRegistry{topics: make(map[string]*Topic)},
 		receipts: receiptCodec{seed: maphash.MakeSeed()},
 		done:     make(chan struct{}),
 	}
@@ -72,7 +77,7 @@ func (s *Service) Close() {
 		close(s.done)
 	}
 	if server != nil {
-		server.Close() // its error is that of a listener which is gone anyway
+		_ = server.Close() // its error is that of a listener which is gone anyway
 		<-serving
 	}
 	s.active.Wait()

@@ -1,6 +1,7 @@
 package sqstest
 
-// messageList is a list of messages in the order they became visible. Taking from the
+// messageList is a list of messages: the visible ones of a standard queue in the order
+// they became so, or those of a FIFO group in the order they were sent. Taking from the
 // front, adding at the end and removing anywhere take constant time.
 type messageList struct {
 	first, last *message
@@ -15,6 +16,22 @@ func (l *messageList) pushBack(m *message) {
 		l.first = m
 	}
 	l.last = m
+	l.length++
+}
+
+// insertAfter adds a message behind another, nil for the front.
+func (l *messageList) insertAfter(m, behind *message) {
+	if behind == l.last {
+		l.pushBack(m)
+		return
+	}
+	m.prev = behind
+	if behind != nil {
+		m.next, behind.next = behind.next, m
+	} else {
+		m.next, l.first = l.first, m
+	}
+	m.next.prev = m
 	l.length++
 }
 
@@ -111,11 +128,11 @@ func newHiddenHeap() messageHeap {
 	}
 }
 
-// newAgeHeap orders messages by the time they were sent. A list would not do: a
+// newAgeHeap orders messages by the time their retention counts from. A list would not do: a
 // message that comes from another queue is older than those already there.
 func newAgeHeap() messageHeap {
 	return messageHeap{
-		less: func(a, b *message) bool { return a.sentAt.Before(b.sentAt) },
+		less: func(a, b *message) bool { return a.enqueuedAt.Before(b.enqueuedAt) },
 		slot: func(m *message) *int { return &m.ageSlot },
 	}
 }

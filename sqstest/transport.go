@@ -7,10 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
@@ -20,7 +23,7 @@ const maxRequestBody = 8 << 20
 
 const contentType = "application/x-amz-json-1.0"
 
-// AWSConfig is a configuration whose clients call the service in process: static
+// AWSConfig is a configuration whose SQS and SNS clients call the service in process: static
 // credentials, [Region], and the SDK's own retries.
 func (s *Service) AWSConfig() aws.Config {
 	return aws.Config{
@@ -34,6 +37,9 @@ func (s *Service) AWSConfig() aws.Config {
 
 // Client is a client on [Service.AWSConfig].
 func (s *Service) Client() *sqs.Client { return sqs.NewFromConfig(s.AWSConfig()) }
+
+// SNSClient is an SNS client on [Service.AWSConfig].
+func (s *Service) SNSClient() *sns.Client { return sns.NewFromConfig(s.AWSConfig()) }
 
 // hideWriteTo hides the WriteTo of request bodies from net/http: see the package
 // documentation. In process, where net/http writes nothing, it makes no difference.
@@ -59,7 +65,7 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		var err error
 		x.body, x.oversized, err = readBody(r.Body, r.ContentLength)
-		r.Body.Close() // a RoundTripper closes it in any case; it has been read
+		_ = r.Body.Close() // a RoundTripper closes it in any case; it has been read
 		if err != nil {
 			return nil, err
 		}
@@ -73,6 +79,8 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, r.Context().Err()
 	case fateBroken:
 		return nil, io.ErrUnexpectedEOF
+	case fateReset:
+		return nil, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	}
 	response := &http.Response{
 		Status:        strconv.Itoa(answer.status) + " " + http.StatusText(answer.status),
@@ -90,7 +98,7 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// ServeHTTP serves the protocol of SQS to any HTTP client.
+// ServeHTTP serves the protocols of SQS and SNS to any HTTP client.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(r)
 	var err error
@@ -101,23 +109,26 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch answer.fate {
 	case fateGone:
 		return
-	case fateBroken:
-		breakConnection(w)
+	case fateBroken, fateReset:
+		breakConnection(w, answer.fate == fateReset)
 		return
 	}
 	answer.header(w.Header())
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer.body)))
 	w.WriteHeader(answer.status)
-	w.Write(answer.body) // fails only if the client has gone
+	_, _ = w.Write(answer.body) // fails only if the client has gone
 }
 
 // breakConnection ends the connection without an answer.
-func breakConnection(w http.ResponseWriter) {
+func breakConnection(w http.ResponseWriter, reset bool) {
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-		conn.Close()
+		if tcp, ok := conn.(*net.TCPConn); ok && reset {
+			_ = tcp.SetLinger(0) // makes Close send a reset; without it the end is only less rude
+		}
+		_ = conn.Close()
 		return
 	}
-	panic(http.ErrAbortHandler) // net/http's way for connections that cannot be hijacked
+	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way for connections that cannot be hijacked
 }
 
 func exchangeOf(r *http.Request) exchange {
@@ -134,6 +145,7 @@ func exchangeOf(r *http.Request) exchange {
 	return exchange{
 		method:      r.Method,
 		target:      r.Header.Get("X-Amz-Target"),
+		form:        isForm(r.Header.Get("Content-Type")),
 		base:        scheme + "://" + host,
 		traceHeader: r.Header.Get("X-Amzn-Trace-Id"),
 	}
@@ -166,14 +178,14 @@ func (s *Service) Listen() (endpoint string, err error) {
 	if s.server != nil {
 		return s.endpoint, nil
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing to wait for on the loopback
 	if err != nil {
 		return "", err
 	}
 	server, serving := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})
 	go func() {
 		defer close(serving)
-		server.Serve(listener) // returns when Close closes the server
+		_ = server.Serve(listener) // returns when Close closes the server
 	}()
 	s.server, s.serving, s.endpoint = server, serving, "http://"+listener.Addr().String()
 	return s.endpoint, nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
@@ -80,6 +82,52 @@ func TestLoopback(t *testing.T) {
 	require.Equal(t, 1, b.queue.Visible())
 }
 
+func TestSNSOnLoopback(t *testing.T) {
+	t.Parallel()
+	b := loopback(t)
+	endpoint, err := b.svc.Listen()
+	require.NoError(t, err)
+	s := withTopic(b, "events", nil)
+	s.subscribe(b.queue, raw1)
+	cfg := b.svc.AWSConfig()
+	cfg.BaseEndpoint, cfg.HTTPClient = &endpoint, b.client.Options().HTTPClient
+	s.sns = sns.NewFromConfig(cfg)
+	s.publish("x", nil)
+	require.Equal(t, "x", *b.receiveOne().Body)
+	_, err = s.sns.Publish(t.Context(), &sns.PublishInput{TopicArn: aws.String(*s.arn + "x"), Message: aws.String("x")})
+	requireCode(t, err, 404, "NotFound")
+}
+
+func TestQueryProtocolErrors(t *testing.T) {
+	t.Parallel()
+	svc := sqstest.New(t)
+	for name, c := range map[string]struct {
+		members map[string]string
+		status  int
+		code    string
+	}{
+		"no action":      {map[string]string{"Version": "2010-03-31"}, 400, "InvalidAction"},
+		"unknown action": {map[string]string{"Action": "OptInPhoneNumber", "Version": "2010-03-31"}, 400, "InvalidAction"},
+		"SQS":            {map[string]string{"Action": "SendMessage", "Version": "2012-11-05"}, 400, "InvalidAction"},
+		"no version":     {map[string]string{"Action": "ListTopics"}, 400, "InvalidAction"},
+		"bad base64": {map[string]string{
+			"Action": "Publish", "Version": "2010-03-31", "MessageAttributes.entry.1.Name": "a", "MessageAttributes.entry.1.Value.BinaryValue": "%",
+		}, 400, "MalformedQueryString"},
+		"too large": {map[string]string{"Action": "Publish", "Message": strings.Repeat("x", 9<<20)}, 413, "RequestEntityTooLarge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := form(t, svc, c.members, "")
+			require.Equal(t, c.status, w.StatusCode)
+			require.Equal(t, "text/xml", w.Header.Get("Content-Type"))
+			body, err := io.ReadAll(w.Body)
+			require.NoError(t, err)
+			require.Contains(t, string(body), "<Code>"+c.code+"</Code>")
+		})
+	}
+	svc.Close()
+	require.Equal(t, 503, form(t, svc, map[string]string{"Action": "ListTopics", "Version": "2010-03-31"}, "").StatusCode)
+}
+
 func TestLoopbackFaults(t *testing.T) {
 	t.Parallel()
 	b := loopback(t)
@@ -128,23 +176,23 @@ func TestProtocolErrors(t *testing.T) {
 		query                string
 	}{
 		"not a POST":     {"GET", "AmazonSQS.ListQueues", "", 400, "UnknownOperationException;Sender"},
-		"no target":      {"POST", "", "{}", 400, "UnknownOperationException;Sender"},
-		"other service":  {"POST", "DynamoDB_20120810.ListTables", "{}", 400, "UnknownOperationException;Sender"},
-		"unknown action": {"POST", "AmazonSQS.Nonsense", "{}", 400, "UnknownOperationException;Sender"},
-		"not modelled":   {"POST", "AmazonSQS.StartMessageMoveTask", "{}", 400, "AWS.SimpleQueueService.UnsupportedOperation;Sender"},
-		"not JSON":       {"POST", "AmazonSQS.SendMessage", "{", 400, "SerializationException;Sender"},
-		"wrong type":     {"POST", "AmazonSQS.SendMessage", `{"MessageBody":7}`, 400, "SerializationException;Sender"},
-		"not an object":  {"POST", "AmazonSQS.SendMessage", `[]`, 400, "SerializationException;Sender"},
-		"no body":        {"POST", "AmazonSQS.SendMessage", "", 400, "MissingParameter;Sender"},
-		"null":           {"POST", "AmazonSQS.SendMessage", "null", 400, "MissingParameter;Sender"},
-		"no queue":       {"POST", "AmazonSQS.ReceiveMessage", "{}", 400, "MissingParameter;Sender"},
-		"null entry":     {"POST", "AmazonSQS.SendMessageBatch", `{"QueueUrl":"orders","Entries":[null]}`, 400, "AWS.SimpleQueueService.InvalidBatchEntryId;Sender"},
-		"no visibility":  {"POST", "AmazonSQS.ChangeMessageVisibility", `{"QueueUrl":"orders","ReceiptHandle":"x"}`, 400, "MissingParameter;Sender"},
-		"zero messages":  {"POST", "AmazonSQS.ReceiveMessage", `{"QueueUrl":"orders","MaxNumberOfMessages":0}`, 400, "InvalidParameterValue;Sender"},
-		"bad base64":     {"POST", "AmazonSQS.SendMessage", `{"QueueUrl":"orders","MessageBody":"x","MessageAttributes":{"a":{"DataType":"Binary","BinaryValue":"%"}}}`, 400, "SerializationException;Sender"},
-		"control":        {"POST", "AmazonSQS.DeleteMessage", `{"QueueUrl":"orders","ReceiptHandle":"\u0001\"\r\n\t"}`, 404, "ReceiptHandleIsInvalid;Sender"},
-		"invalid UTF-8":  {"POST", "AmazonSQS.\xff", "{}", 400, "UnknownOperationException;Sender"},
-		"too large":      {"POST", "AmazonSQS.SendMessage", strings.Repeat(" ", 9<<20), 413, "RequestEntityTooLarge;Sender"},
+		"no target":      {http.MethodPost, "", "{}", 400, "UnknownOperationException;Sender"},
+		"other service":  {http.MethodPost, "DynamoDB_20120810.ListTables", "{}", 400, "UnknownOperationException;Sender"},
+		"unknown action": {http.MethodPost, "AmazonSQS.Nonsense", "{}", 400, "UnknownOperationException;Sender"},
+		"not modelled":   {http.MethodPost, "AmazonSQS.AddPermission", "{}", 400, "AWS.SimpleQueueService.UnsupportedOperation;Sender"},
+		"not JSON":       {http.MethodPost, "AmazonSQS.SendMessage", "{", 400, "SerializationException;Sender"},
+		"wrong type":     {http.MethodPost, "AmazonSQS.SendMessage", `{"MessageBody":7}`, 400, "SerializationException;Sender"},
+		"not an object":  {http.MethodPost, "AmazonSQS.SendMessage", `[]`, 400, "SerializationException;Sender"},
+		"no body":        {http.MethodPost, "AmazonSQS.SendMessage", "", 400, "MissingParameter;Sender"},
+		"null":           {http.MethodPost, "AmazonSQS.SendMessage", "null", 400, "MissingParameter;Sender"},
+		"no queue":       {http.MethodPost, "AmazonSQS.ReceiveMessage", "{}", 400, "MissingParameter;Sender"},
+		"null entry":     {http.MethodPost, "AmazonSQS.SendMessageBatch", `{"QueueUrl":"orders","Entries":[null]}`, 400, "AWS.SimpleQueueService.InvalidBatchEntryId;Sender"},
+		"no visibility":  {http.MethodPost, "AmazonSQS.ChangeMessageVisibility", `{"QueueUrl":"orders","ReceiptHandle":"x"}`, 400, "MissingParameter;Sender"},
+		"zero messages":  {http.MethodPost, "AmazonSQS.ReceiveMessage", `{"QueueUrl":"orders","MaxNumberOfMessages":0}`, 400, "InvalidParameterValue;Sender"},
+		"bad base64":     {http.MethodPost, "AmazonSQS.SendMessage", `{"QueueUrl":"orders","MessageBody":"x","MessageAttributes":{"a":{"DataType":"Binary","BinaryValue":"%"}}}`, 400, "SerializationException;Sender"},
+		"control":        {http.MethodPost, "AmazonSQS.DeleteMessage", `{"QueueUrl":"orders","ReceiptHandle":"\u0001\"\r\n\t"}`, 404, "ReceiptHandleIsInvalid;Sender"},
+		"invalid UTF-8":  {http.MethodPost, "AmazonSQS.\xff", "{}", 400, "UnknownOperationException;Sender"},
+		"too large":      {http.MethodPost, "AmazonSQS.SendMessage", strings.Repeat(" ", 9<<20), 413, "RequestEntityTooLarge;Sender"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := raw(t, b.svc, c.method, c.target, c.body)
@@ -171,18 +219,18 @@ func TestWireForms(t *testing.T) {
 		require.NoError(t, err)
 		return string(body)
 	}
-	require.Equal(t, "{}", read(raw(t, b.svc, "POST", "AmazonSQS.ReceiveMessage", `{"QueueUrl":"orders"}`)))
-	require.Equal(t, "{}", read(raw(t, b.svc, "POST", "AmazonSQS.GetQueueAttributes", `{"QueueUrl":"orders"}`)))
+	require.Equal(t, "{}", read(raw(t, b.svc, http.MethodPost, "AmazonSQS.ReceiveMessage", `{"QueueUrl":"orders"}`)))
+	require.Equal(t, "{}", read(raw(t, b.svc, http.MethodPost, "AmazonSQS.GetQueueAttributes", `{"QueueUrl":"orders"}`)))
 	require.JSONEq(t, `{"__type":"com.amazonaws.sqs#QueueDoesNotExist","message":"The specified queue does not exist."}`,
-		read(raw(t, b.svc, "POST", "AmazonSQS.GetQueueUrl", `{"QueueName":"nowhere"}`)))
-	w := raw(t, b.svc, "POST", "AmazonSQS.SendMessage", `{"QueueUrl":"orders","MessageBody":""}`)
+		read(raw(t, b.svc, http.MethodPost, "AmazonSQS.GetQueueUrl", `{"QueueName":"nowhere"}`)))
+	w := raw(t, b.svc, http.MethodPost, "AmazonSQS.SendMessage", `{"QueueUrl":"orders","MessageBody":""}`)
 	require.Contains(t, read(w), `"com.amazon.coral.service#MissingRequiredParameterException"`)
 	require.Len(t, w.Header.Get("x-amzn-requestid"), 36)
 	require.JSONEq(t, `{"QueueUrl":"http://example.com/000000000000/orders"}`,
-		read(raw(t, b.svc, "POST", "AmazonSQS.GetQueueUrl", `{"QueueName":"orders"}`)))
+		read(raw(t, b.svc, http.MethodPost, "AmazonSQS.GetQueueUrl", `{"QueueName":"orders"}`)))
 
 	// An X-Amzn-Trace-Id of the request becomes the trace header of the message.
-	r := httptest.NewRequest("POST", "/", strings.NewReader(`{"QueueUrl":"orders","MessageBody":"x"}`))
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"QueueUrl":"orders","MessageBody":"x"}`))
 	r.Header.Set("X-Amz-Target", "AmazonSQS.SendMessage")
 	r.Header.Set("X-Amzn-Trace-Id", "Root=1-a")
 	b.svc.ServeHTTP(httptest.NewRecorder(), r)
@@ -190,7 +238,7 @@ func TestWireForms(t *testing.T) {
 
 	// A receive that asks for a visibility timeout of 0, which the Go SDK cannot.
 	b.send("y")
-	require.Contains(t, read(raw(t, b.svc, "POST", "AmazonSQS.ReceiveMessage", `{"QueueUrl":"orders","VisibilityTimeout":0}`)), `"Body":"y"`)
+	require.Contains(t, read(raw(t, b.svc, http.MethodPost, "AmazonSQS.ReceiveMessage", `{"QueueUrl":"orders","VisibilityTimeout":0}`)), `"Body":"y"`)
 	require.Equal(t, 1, b.queue.Visible())
 }
 
@@ -212,7 +260,7 @@ func TestDateIsTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		svc := sqstest.New(t)
 		time.Sleep(1000 * time.Hour)
-		r, err := http.NewRequest("POST", "https://sqs.us-east-1.amazonaws.com/", bytes.NewReader([]byte("{}")))
+		r, err := http.NewRequest(http.MethodPost, "https://sqs.us-east-1.amazonaws.com/", bytes.NewReader([]byte("{}")))
 		require.NoError(t, err)
 		r.Header.Set("X-Amz-Target", "AmazonSQS.ListQueues")
 		answer, err := svc.RoundTripper().RoundTrip(r)
@@ -221,4 +269,21 @@ func TestDateIsTrue(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, time.Now().Unix(), date.Unix())
 	})
+}
+
+// form makes a request of the query protocol that the SDK would not make.
+func form(t testing.TB, svc *sqstest.Service, members map[string]string, traceID string) *http.Response {
+	t.Helper()
+	values := url.Values{}
+	for name, value := range members {
+		values.Set(name, value)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(values.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
+	if traceID != "" {
+		r.Header.Set("X-Amzn-Trace-Id", traceID)
+	}
+	w := httptest.NewRecorder()
+	svc.ServeHTTP(w, r)
+	return w.Result()
 }

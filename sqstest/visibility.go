@@ -67,56 +67,108 @@ func (q *Queue) revoke(handle string) {
 	}
 }
 
+// expiredReceipt is the refusal of a receipt that was good once. The code depends on
+// whether it is in a batch (sqs-facts 7).
+func expiredReceipt(handle string, batch bool) *apiError {
+	if batch {
+		return newError(0, "ReceiptHandleIsInvalid", "The receipt handle has expired")
+	}
+	return invalidValue("ReceiptHandle", handle, "The receipt handle has expired.")
+}
+
+// expired tells whether a receipt of a FIFO queue has become useless, which it has with
+// the visibility timeout; on a standard queue it does not (sqs-facts 6, 7).
+func (q *Queue) expired(r receipt, m *message) bool {
+	return q.fifo != nil && (m.serial != r.serial || m.state != stateInFlight)
+}
+
 // deleteMessage deletes the message of a receipt; the mutex is held. It succeeds for one
-// that is gone, and without deleting for one that was received again since. The end of
-// the visibility timeout alone does not invalidate a receipt (sqs-facts 7).
-func (q *Queue) deleteMessage(c *call, handle string, now time.Time) *apiError {
+// that is gone and, on a standard queue, without deleting for one that was received again
+// since. There the end of the visibility timeout alone does not invalidate a receipt
+// (sqs-facts 7).
+func (q *Queue) deleteMessage(c *call, handle string, batch bool, now time.Time) *apiError {
 	r, err := q.readReceipt(handle)
 	if err != nil {
 		return err
 	}
 	m := q.find(r)
-	if m == nil || m.serial != r.serial {
+	e := c.event(ignored, q, now)
+	e.receipt = handle
+	if m == nil {
+		e.detail = "it is gone"
+		q.service.history.lookup(r.message).add(e)
 		return nil
 	}
-	if now.Sub(r.receivedAt) > maxHold {
-		return invalidValue("ReceiptHandle", handle, "The receipt handle has expired.")
+	e.count = int32(m.receiveCount)
+	switch {
+	case q.expired(r, m):
+		e.kind, e.detail = refused, "the receipt has expired"
+		err = expiredReceipt(handle, batch)
+	case m.serial != r.serial:
+		e.detail = "it was received again since"
+	case now.Sub(r.receivedAt) > maxHold:
+		e.kind, e.detail = refused, "the receipt is older than 12 hours"
+		err = expiredReceipt(handle, false)
+	default:
+		e.kind = deleted
+		c.affect(q, m)
+		full := q.inFlight >= maxInFlight
+		q.remove(m)
+		if full || q.fifo != nil { // a group may be free now
+			q.wakeNext()
+		}
 	}
-	c.affect(q, m)
-	full := q.inFlight >= maxInFlight
-	q.remove(m)
-	if full {
-		q.wakeNext()
-	}
-	return nil
+	m.history.add(e)
+	return err
 }
 
 // changeVisibility changes when the message of a receipt is visible again; the mutex is
-// held. On a message that is visible already it does nothing and succeeds, and an older
-// receipt than the latest works too (sqs-facts 6).
-func (q *Queue) changeVisibility(c *call, handle string, timeout *int, now time.Time) *apiError {
+// held. On a standard queue it does nothing and succeeds for a message that is visible
+// already, and an older receipt than the latest works too (sqs-facts 6).
+func (q *Queue) changeVisibility(c *call, handle string, timeout *int, batch bool, now time.Time) *apiError {
 	if timeout == nil {
 		return missingParameter("VisibilityTimeout")
 	}
 	if err := checkVisibility(*timeout); err != nil {
+		q.service.manners.overAsked(q, *timeout, 0)
 		return err
 	}
 	r, err := q.readReceipt(handle)
 	if err != nil {
 		return err
 	}
-	m := q.find(r)
+	m, visibility := q.find(r), seconds(*timeout)
+	e := c.event(refused, q, now)
+	e.receipt, e.timeout = handle, visibility
 	if m == nil || r.serial <= m.revoked {
+		e.detail = "it is gone"
+		q.service.history.lookup(r.message).add(e)
 		return invalidValue("ReceiptHandle", handle, "Message does not exist or is not available for visibility timeout change.")
 	}
-	visibility := seconds(*timeout)
-	if now.Sub(r.receivedAt)+visibility > maxHold {
-		return invalidValue("VisibilityTimeout", *timeout, "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]")
+	e.count = int32(m.receiveCount)
+	held := now.Sub(r.receivedAt)
+	switch {
+	case q.expired(r, m):
+		e.detail = "the receipt has expired"
+		err = expiredReceipt(handle, batch)
+	case held+visibility > maxHold:
+		e.detail = "beyond 12 hours from its receive"
+		q.service.manners.overAsked(q, *timeout, held)
+		err = invalidValue("VisibilityTimeout", *timeout, "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]")
+	case m.state != stateInFlight:
+		e.kind, e.detail = ignored, "it is visible already"
+	default:
+		e.kind = changed
+		q.extend(c, m, visibility, now)
 	}
-	if m.state != stateInFlight {
-		return nil
-	}
+	m.history.add(e)
+	return err
+}
+
+// extend makes a message in flight visible after another time.
+func (q *Queue) extend(c *call, m *message, visibility time.Duration, now time.Time) {
 	c.affect(q, m)
+	m.changed = true
 	if visibility == 0 {
 		q.show(m)
 		m.visibleAt = now
@@ -126,12 +178,11 @@ func (q *Queue) changeVisibility(c *call, handle string, timeout *int, now time.
 		q.hidden.push(m)
 	}
 	q.wakeNext()
-	return nil
 }
 
-// change runs f for each entry under the mutex of the queue, on its state now, unless a
+// each runs f for each entry under the mutex of the queue, on its state now, unless a
 // fault fails the entry.
-func (q *Queue) change(c *call, entries int, f func(entry int, now time.Time) *apiError, result func(entry int, err *apiError)) *apiError {
+func (q *Queue) each(c *call, entries int, f func(entry int, now time.Time) *apiError, result func(entry int, err *apiError)) *apiError {
 	faults := c.faults.entries(c, entries)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -165,8 +216,8 @@ func (r *deleteMessageRequest) run(c *call) ([]byte, *apiError) {
 		return nil, err
 	}
 	var failure *apiError
-	err = q.change(c, 1,
-		func(_ int, now time.Time) *apiError { return q.deleteMessage(c, r.ReceiptHandle, now) },
+	err = q.each(c, 1,
+		func(_ int, now time.Time) *apiError { return q.deleteMessage(c, r.ReceiptHandle, false, now) },
 		func(_ int, err *apiError) { failure = err })
 	if err != nil {
 		return nil, err
@@ -193,9 +244,9 @@ func (r *changeVisibilityRequest) run(c *call) ([]byte, *apiError) {
 		return nil, err
 	}
 	var failure *apiError
-	err = q.change(c, 1,
+	err = q.each(c, 1,
 		func(_ int, now time.Time) *apiError {
-			return q.changeVisibility(c, r.ReceiptHandle, r.VisibilityTimeout, now)
+			return q.changeVisibility(c, r.ReceiptHandle, r.VisibilityTimeout, false, now)
 		},
 		func(_ int, err *apiError) { failure = err })
 	if err != nil {
@@ -246,7 +297,7 @@ func (r *receiptBatch) runEach(c *call, kind string, f func(*Queue, receiptEntry
 		return nil, err
 	}
 	var answer batchAnswer
-	err = q.change(c, len(r.Entries),
+	err = q.each(c, len(r.Entries),
 		func(i int, now time.Time) *apiError { return f(q, r.Entries[i], now) },
 		func(i int, err *apiError) {
 			if err != nil {
@@ -267,7 +318,7 @@ func (r *deleteMessageBatchRequest) describe(record *Call) { record.Entries = le
 
 func (r *deleteMessageBatchRequest) run(c *call) ([]byte, *apiError) {
 	return r.runEach(c, "DeleteMessageBatchRequestEntry", func(q *Queue, e receiptEntry, now time.Time) *apiError {
-		return q.deleteMessage(c, e.ReceiptHandle, now)
+		return q.deleteMessage(c, e.ReceiptHandle, true, now)
 	})
 }
 
@@ -282,6 +333,6 @@ func (r *changeVisibilityBatchRequest) describe(record *Call) {
 
 func (r *changeVisibilityBatchRequest) run(c *call) ([]byte, *apiError) {
 	return r.runEach(c, "ChangeMessageVisibilityBatchRequestEntry", func(q *Queue, e receiptEntry, now time.Time) *apiError {
-		return q.changeVisibility(c, e.ReceiptHandle, e.VisibilityTimeout, now)
+		return q.changeVisibility(c, e.ReceiptHandle, e.VisibilityTimeout, true, now)
 	})
 }
