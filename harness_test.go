@@ -57,6 +57,7 @@ func realTime(t *testing.T, test func(t *testing.T, h *harness)) {
 	require.NoError(t, h.conn.Connect(t.Context()))
 	defer func() { require.NoError(t, h.conn.Close()) }()
 	test(t, h)
+	h.service.CheckManners(t) // whatever else it did
 }
 
 // Publishers, subscribers, and what they carry.

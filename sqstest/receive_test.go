@@ -122,7 +122,7 @@ func TestAttributeFilters(t *testing.T) {
 	out, err := b.client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
 		QueueUrl:                    b.url,
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{"SenderId"},
-		AttributeNames: []types.QueueAttributeName{"SentTimestamp", "Unknown"}, //nolint:staticcheck // older clients send it
+		AttributeNames:              []types.QueueAttributeName{"SentTimestamp", "Unknown"}, //nolint:staticcheck // older clients send it
 	})
 	require.NoError(t, err)
 	require.Len(t, out.Messages[0].Attributes, 2, "the union of the old and the new member")
