@@ -61,14 +61,17 @@ func (c *clients) closeIdle() {
 // The SDK retries, and the messages in the torn ReceiveMessage answer stay
 // invisible for a whole visibility timeout.
 //
-// It also notes when the latest attempt was sent, see withAttemptClock.
+// It also notes when each attempt is sent, see withAttempt.
 type guardedClient struct {
 	aws.HTTPClient
 }
 
 func (c guardedClient) Do(r *http.Request) (*http.Response, error) {
-	if sent, ok := r.Context().Value(attemptClockKey{}).(*time.Time); ok {
-		*sent = time.Now()
+	if attempt, ok := r.Context().Value(attemptKey{}).(*attempt); ok {
+		attempt.sent = time.Now()
+		if attempt.started != nil {
+			attempt.started()
+		}
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = struct{ io.ReadCloser }{r.Body}
@@ -76,13 +79,18 @@ func (c guardedClient) Do(r *http.Request) (*http.Response, error) {
 	return c.HTTPClient.Do(r)
 }
 
-type attemptClockKey struct{}
+// attempt is the latest attempt of one call.
+type attempt struct {
+	sent    time.Time // read it only after the call has returned
+	started func()    // called when one is handed to the HTTP client; may be nil
+}
 
-// withAttemptClock returns a context for one call, and where the time is noted at
-// which its latest attempt was sent. Read it only after the call has returned.
-func withAttemptClock(ctx context.Context) (context.Context, *time.Time) {
-	sent := time.Now()
-	return context.WithValue(ctx, attemptClockKey{}, &sent), &sent
+type attemptKey struct{}
+
+// withAttempt returns a context for one call whose attempts are noted.
+func withAttempt(ctx context.Context, a *attempt) context.Context {
+	a.sent = time.Now()
+	return context.WithValue(ctx, attemptKey{}, a)
 }
 
 // clientTimeout is the time after which an HTTP client gives up an attempt that is

@@ -27,6 +27,7 @@ import (
 // harness is a service, a connection to it, and a look at what the library says: to
 // its hooks, and to its log. bubble and realTime make one.
 type harness struct {
+	lying   bool // the service does not tell the truth, so the manners of its clients cannot be judged
 	t       *testing.T
 	service *sqstest.Service
 	conn    *watermillsqs.Connection
@@ -57,7 +58,9 @@ func realTime(t *testing.T, test func(t *testing.T, h *harness)) {
 	require.NoError(t, h.conn.Connect(t.Context()))
 	defer func() { require.NoError(t, h.conn.Close()) }()
 	test(t, h)
-	h.service.CheckManners(t) // whatever else it did
+	if !h.lying {
+		h.service.CheckManners(t) // whatever else it did
+	}
 }
 
 // Publishers, subscribers, and what they carry.

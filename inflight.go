@@ -69,8 +69,18 @@ type extension struct {
 	d        *delivery
 	handle   string
 	seconds  int32
-	sent     bool          // it is on the wire
+	sent     bool          // it will be sent, or has been
+	started  chan struct{} // closed when it is handed to the HTTP client, or ends without
+	wired    bool          // started is closed
 	answered chan struct{} // closed when it was answered or not sent after all
+}
+
+// start marks an extension as on the wire. The mutex is held.
+func (e *extension) start() {
+	if !e.wired {
+		e.wired = true
+		close(e.started)
+	}
 }
 
 // void reports that the delivery was settled, lost or received again since the
@@ -82,6 +92,7 @@ func (e *extension) void() bool {
 
 // end marks an extension as answered. The mutex is held.
 func (e *extension) end() {
+	e.start()
 	close(e.answered)
 	if e.d.extension == e {
 		e.d.extension = nil
@@ -114,19 +125,31 @@ func (d *delivery) lose(cause error) {
 	close(d.lost)
 }
 
-// awaitExtension returns when no extension of the delivery is on the wire.
-func (d *delivery) awaitExtension(ctx context.Context) {
+// inItsWay reports whether an extension that is about to be sent, or is on the wire,
+// stands in the way of a settlement. A change of visibility waits for its answer, so
+// that a late one cannot undo it. A delete only lets it start, so that it does not go out
+// after the delete. The mutex is held.
+func (d *delivery) inItsWay(deletes bool) bool {
+	e := d.extension
+	return e != nil && e.sent && !(deletes && e.wired)
+}
+
+// letExtensionPass waits for what stands in the way of a settlement.
+func (d *delivery) letExtensionPass(ctx context.Context, deletes bool) {
 	d.held.mu.Lock()
-	var answered chan struct{}
-	if d.extension != nil && d.extension.sent {
-		answered = d.extension.answered
+	var passed chan struct{}
+	if d.inItsWay(deletes) {
+		passed = d.extension.answered
+		if deletes {
+			passed = d.extension.started
+		}
 	}
 	d.held.mu.Unlock()
-	if answered == nil {
+	if passed == nil {
 		return
 	}
 	select {
-	case <-answered:
+	case <-passed:
 	case <-ctx.Done():
 	}
 }

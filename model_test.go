@@ -67,7 +67,8 @@ type life struct {
 func newModel(t *testing.T, h *harness, seed uint64) *model {
 	t.Helper()
 	h.intercept(passThrough) // an attempt that hangs is given up
-	m := &model{harness: h, honest: seed%2 == 0, lives: make(map[string]*life), random: rand.New(rand.NewPCG(seed, 0))}
+	h.lying = seed%2 == 1
+	m := &model{harness: h, honest: !h.lying, lives: make(map[string]*life), random: rand.New(rand.NewPCG(seed, 0))}
 	attributes := map[string]string{"VisibilityTimeout": strconv.Itoa(2 + m.rand(20))}
 	m.dead = m.queue("dead", nil)
 	if m.chance(30) {

@@ -214,7 +214,8 @@ func (r *receiver) dropPoller() bool {
 func (r *receiver) receive(n int) (received, used int, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, pollWatchdog)
 	defer cancel()
-	ctx, sent := withAttemptClock(ctx)
+	var latest attempt
+	ctx = withAttempt(ctx, &latest)
 	started := time.Now()
 	out, err := r.queue.clients.polls.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:                    aws.String(r.queue.url()),
@@ -231,7 +232,7 @@ func (r *receiver) receive(n int) (received, used int, err error) {
 		}
 		return 0, 0, err
 	}
-	common := r.newReceipt(*sent, answered)
+	common := r.newReceipt(latest.sent, answered)
 	for _, msg := range out.Messages {
 		got := common
 		got.handle = aws.ToString(msg.ReceiptHandle)

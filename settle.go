@@ -61,8 +61,7 @@ func (s *settler) wait() {
 	s.changes.wait()
 }
 
-// errExtending keeps a change of visibility back while an extension of the message
-// is on the wire, which would undo it if it came late.
+// errExtending keeps a settlement back while an extension stands in its way.
 var errExtending = errors.New("watermillsqs: an extension is under way")
 
 // plan is what becomes of a delivery: the outcome and the call behind it.
@@ -267,7 +266,7 @@ func (s *settler) carryOut(via *batcher[*settlement], d *delivery, after time.Du
 	for attempt := 0; ; attempt++ {
 		err := s.send(via, d, after)
 		if errors.Is(err, errExtending) && s.ctx.Err() == nil {
-			d.awaitExtension(s.ctx)
+			d.letExtensionPass(s.ctx, d.removes)
 			continue
 		}
 		if err == nil || errors.Is(err, errReceivedAgain) || errors.Is(err, ErrLeaseLost) || isReceiptGone(err) {
@@ -290,7 +289,7 @@ func (s *settler) carryOut(via *batcher[*settlement], d *delivery, after time.Du
 // board takes what is to be sent now: from here on the deliveries are not extended
 // any more. Those that have been received again since are left out; so are changes of
 // visibility (not deletes) whose lease is over, since somebody else may have the
-// message, or that an extension under way could undo.
+// message, and what an extension stands in the way of.
 func (s *settler) board(batch []*settlement, deletes bool) (boarded []*settlement, receipts []receipt, timeout time.Duration) {
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()
@@ -306,7 +305,7 @@ func (s *settler) board(batch []*settlement, deletes bool) (boarded []*settlemen
 		case !deletes && (over || d.isLost):
 			attempt.answered <- ErrLeaseLost
 			continue
-		case !deletes && d.extension != nil && d.extension.sent:
+		case !over && !d.isLost && d.inItsWay(deletes):
 			attempt.answered <- errExtending
 			continue
 		case over:
