@@ -131,7 +131,7 @@ func (d *delivery) lose(cause error) {
 // after the delete. The mutex is held.
 func (d *delivery) inItsWay(deletes bool) bool {
 	e := d.extension
-	return e != nil && e.sent && !(deletes && e.wired)
+	return e != nil && e.sent && (!deletes || !e.wired)
 }
 
 // letExtensionPass waits for what stands in the way of a settlement.
