@@ -44,6 +44,10 @@ var (
 	// message from SQS by publishing it again. A retry never leaves the queue.
 	ErrRepublishRetry = errors.New("watermillsqs: retry by republishing")
 
+	// ErrUnsafeMiddleware is wrapped by the error about middleware that loses
+	// messages on SQS.
+	ErrUnsafeMiddleware = errors.New("watermillsqs: unsafe middleware")
+
 	// ErrNoRepublisher is wrapped by the error about a [Source] on a transport that
 	// can retry only by republishing, and that has nothing to republish with.
 	ErrNoRepublisher = errors.New("watermillsqs: no republisher")

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"container/list"
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -33,6 +34,8 @@ type delivery struct {
 	id         string
 	queue      string
 	groupID    string
+	uuid       string    // of the Watermill message, as it was delivered
+	holdUntil  time.Time // when MaxExtension is over, whatever receipts follow; zero if only the 12 hours count
 	sentAt     time.Time
 	firstAt    time.Time
 	msg        *message.Message  // nil if it could not be decoded
@@ -154,6 +157,14 @@ func (d *delivery) letExtensionPass(ctx context.Context, deletes bool) {
 	}
 }
 
+// errHeldTooLong is why a lease is lost that MaxExtension did not let be extended.
+var errHeldTooLong = errors.New("it has been held for as long as MaxExtension allows")
+
+// isOverheld reports whether MaxExtension is over. The mutex is held.
+func (d *delivery) isOverheld(now time.Time) bool {
+	return !d.holdUntil.IsZero() && !now.Before(d.holdUntil)
+}
+
 // attention is when the keeper has to look at the delivery again. The mutex is held.
 func (d *delivery) attention() time.Time {
 	if d.extendAt.IsZero() || d.extendAt.After(d.receipt.leaseEnd) {
@@ -273,6 +284,11 @@ func (f *inFlight) arrive(d *delivery) arrival {
 	defer f.mu.Unlock()
 	a := fresh
 	current := f.entries[d.id]
+	if current != nil && current.outcome == Undecided && !current.isLost && current.isOverheld(d.receipt.receivedAt) {
+		// Its lease ended because it is not to be held any longer, in this very
+		// instant; a newer receipt does not change that.
+		current.lose(errHeldTooLong)
+	}
 	switch {
 	case current != nil && d.receipt.count < current.receipt.count:
 		// An answer that was under way for long brings a receipt that is older than
@@ -284,6 +300,9 @@ func (f *inFlight) arrive(d *delivery) arrival {
 		}
 	case current.outcome == Undecided && !current.isLost:
 		current.receipt = d.receipt
+		if !current.holdUntil.IsZero() && current.holdUntil.Before(current.receipt.extendUntil) {
+			current.receipt.extendUntil = current.holdUntil
+		}
 		current.extendAt = d.extendAt
 		current.warned = false
 		if current.heapIndex >= 0 {

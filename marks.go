@@ -34,7 +34,7 @@ func marksOf(msg *message.Message) (marks map[string]string) {
 // nacked, and nothing is lost.
 func checkRepublished(msg *message.Message) error {
 	d := deliveryFrom(msg.Context())
-	if d == nil {
+	if d == nil || msg.UUID != d.uuid { // another message that has the context, such as one out of a forwarder's envelope
 		return nil
 	}
 	for key, piece := range republishingMarks {

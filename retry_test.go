@@ -205,6 +205,9 @@ func TestGuard(t *testing.T) {
 		assert.ErrorContains(t, err, "PoisonQueue")
 		assert.ErrorContains(t, err, "Queue.MaxAttempts")
 	}
+	err = watermillsqs.AddMiddleware(router, (&middleware.Deduplicator{}).Middleware)
+	require.ErrorIs(t, err, watermillsqs.ErrUnsafeMiddleware)
+	assert.ErrorContains(t, err, "Deduplicator")
 	handler := router.AddConsumerHandler("h", "t", gochannel.NewGoChannel(gochannel.Config{}, nil), nil)
 	require.ErrorIs(t, watermillsqs.AddMiddleware(handler, poison), watermillsqs.ErrRepublishRetry)
 	harmless := []message.HandlerMiddleware{
@@ -256,6 +259,23 @@ func TestOldPoisonQueueCanBeDrained(t *testing.T) {
 		msg := h.next(messages)
 		require.NoError(t, pub.Publish("orders", msg))
 		msg.Ack()
+		assert.Equal(t, 1, orders.Len())
+	})
+}
+
+// A message that was unwrapped from an envelope has the context of the envelope's
+// delivery, and marks of its own: it is not the delivery, and is not refused.
+func TestUnwrappedMessageKeepsItsMarks(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		orders := h.queue("orders", nil)
+		h.queue("outbox", nil)
+		h.publish("outbox", "envelope")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "outbox")
+		envelope := h.next(messages)
+		inner := message.NewMessageWithContext(envelope.Context(), "inner", []byte("x"))
+		inner.Metadata.Set(middleware.ReasonForPoisonedKey, "failed elsewhere")
+		require.NoError(t, h.publisher(watermillsqs.PublisherConfig{}).Publish("orders", inner))
+		envelope.Ack()
 		assert.Equal(t, 1, orders.Len())
 	})
 }

@@ -168,17 +168,21 @@ func (s *subscription) accept(msg types.Message, r receipt) bool {
 	}
 	d.receipt.extendUntil = r.limit
 	if s.config.MaxExtension > 0 {
-		if until := r.receivedAt.Add(s.config.MaxExtension); until.Before(r.limit) {
-			d.receipt.extendUntil = until
-		}
 		d.extendAt = r.leaseEnd.Add(-s.queue.visibility / 2)
+	}
+	if until := r.receivedAt.Add(s.config.MaxExtension); until.Before(r.limit) {
+		d.receipt.extendUntil = until
+		d.holdUntil = until
+		if until.Before(r.leaseEnd) { // the first lease is given in any case
+			d.holdUntil = r.leaseEnd
+		}
 	}
 	ctx, endContext := context.WithCancelCause(withDelivery(s.messages, d))
 	d.endContext = endContext
 	decoded, err := s.unmarshal(msg)
 	if err == nil {
 		decoded.SetContext(ctx)
-		d.msg, d.marks = decoded, marksOf(decoded)
+		d.msg, d.uuid, d.marks = decoded, decoded.UUID, marksOf(decoded)
 	}
 
 	fields := watermill.LogFields{logMessageID: d.id, logReceiveCount: r.count}
