@@ -3,7 +3,6 @@ package watermillsqs_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +30,9 @@ func TestPrecedence(t *testing.T) {
 	}
 	retryAlways := middleware.Retry{MaxRetries: 2}.Middleware
 	delayed := (&middleware.DelayOnError{InitialInterval: 90 * time.Second, MaxInterval: time.Hour, Multiplier: 2}).Middleware
+	copying := func(h message.HandlerFunc) message.HandlerFunc {
+		return func(m *message.Message) ([]*message.Message, error) { return h(m.CopyWithContext()) }
+	}
 	type handler = func(msg *message.Message, run int) error
 	use := func(m ...message.HandlerMiddleware) []message.HandlerMiddleware { return m }
 
@@ -113,6 +115,9 @@ func TestPrecedence(t *testing.T) {
 			}
 			return nil
 		}, deleted, 3},
+		{"CorrelationID, and a copy on the way", use(middleware.CorrelationID, copying, outcomes), func(*message.Message, int) error {
+			return watermillsqs.RetryAfterError(fail, 13*time.Second)
+		}, 13, 1},
 		{"Recoverer", use(middleware.Recoverer), func(*message.Message, int) error { panic("x") }, backoff, 1},
 		{"Recoverer, after a verdict", use(middleware.Recoverer), func(m *message.Message, _ int) error {
 			watermillsqs.RetryAfter(m, time.Minute)
@@ -127,38 +132,74 @@ func TestPrecedence(t *testing.T) {
 			bubble(t, func(t *testing.T, h *harness) {
 				q := h.queue("in", nil)
 				h.publish("in", "a")
-				_, messages := h.subscribe(watermillsqs.SubscriberConfig{
+				router, err := message.NewRouter(message.RouterConfig{}, h.log)
+				require.NoError(t, err)
+				router.AddMiddleware(test.middlewares...)
+				sub := h.subscriber(watermillsqs.SubscriberConfig{
 					MaxInFlight: 1,
 					Backoff:     func(int) time.Duration { return backoff * time.Second },
-				}, "in")
-				// A router does the same: run the chain, then Ack or Nack.
+				})
 				runs := 0
-				chain := func(msg *message.Message) ([]*message.Message, error) {
+				router.AddConsumerHandler("h", "in", sub, func(msg *message.Message) error {
+					if facts, ok := watermillsqs.DeliveryFromContext(msg.Context()); !ok || facts.ReceiveCount > 1 {
+						return nil // the verdict was about the first delivery
+					}
 					runs++
-					return nil, test.handler(msg, runs)
-				}
-				for _, m := range slices.Backward(test.middlewares) {
-					chain = m(chain)
-				}
-				msg := h.next(messages)
-				if _, err := chain(msg); err != nil {
-					msg.Nack()
-				} else {
-					msg.Ack()
-				}
+					return test.handler(msg, runs)
+				})
+				ran := make(chan error, 1)
+				go func() { ran <- router.Run(t.Context()) }()
+				time.Sleep(5 * time.Minute) // for what is retried to come again
 				synctest.Wait()
 
 				assert.Equal(t, test.runs, runs)
+				assert.Equal(t, 0, q.Len())
+				assert.Equal(t, 1, h.deletes())
 				if test.want == deleted {
-					assert.Equal(t, 0, q.Len())
 					assert.Empty(t, h.changes())
-					return
+				} else {
+					assert.Equal(t, []int32{test.want}, h.changes())
 				}
-				assert.Equal(t, []int32{test.want}, h.changes())
-				assert.Equal(t, 0, h.deletes())
+				// The subscription's end ends the router.
+				require.NoError(t, sub.Close())
+				require.NoError(t, <-ran)
 			})
 		})
 	}
+}
+
+// A redrive policy without a backoff is warned about, once a subscription.
+func TestMissingBackoffIsWarnedAbout(t *testing.T) {
+	for _, backoff := range []func(int) time.Duration{nil, watermillsqs.ExponentialBackoff(time.Second, time.Minute)} {
+		bubble(t, func(t *testing.T, h *harness) {
+			dead := h.queue("dead", nil)
+			h.queue("in", map[string]string{"RedrivePolicy": redrivePolicy(dead, 3)})
+			_, messages := h.subscribe(watermillsqs.SubscriberConfig{Backoff: backoff}, "in")
+			h.none(messages, time.Minute)
+			assert.Equal(t, backoff == nil, len(h.log.matching("no Backoff")) == 1)
+		})
+	}
+}
+
+// The backoff grows with the receive count, up to its limit, and is spread.
+func TestExponentialBackoff(t *testing.T) {
+	backoff := watermillsqs.ExponentialBackoff(time.Second, time.Minute)
+	for count, most := range []time.Duration{0, 1, 2, 4, 8, 16, 32, 60, 60} {
+		if count == 0 {
+			continue
+		}
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			d := backoff(count)
+			assert.LessOrEqual(t, d, most*time.Second)
+			assert.GreaterOrEqual(t, d, most*time.Second/2)
+			seen[d] = true
+		}
+		assert.Greater(t, len(seen), 50, "jitter")
+	}
+	assert.LessOrEqual(t, backoff(1_000_000), time.Minute)
+	assert.Zero(t, watermillsqs.ExponentialBackoff(0, 0)(3))
+	assert.Zero(t, watermillsqs.ExponentialBackoff(-1, -1)(3))
 }
 
 // What a message was published with takes effect once: a delayed message that is
