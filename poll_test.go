@@ -161,6 +161,7 @@ func TestReceiveIsThrottled(t *testing.T) {
 				h.none(messages, 21*time.Second)
 				h.publish("orders", "x")
 				h.next(messages).Ack()
+				synctest.Wait() // the next poll is under way; the one after it fails
 				// It starts from the beginning after a success.
 				first := at[1] - at[0]
 				h.service.ResetCalls()
