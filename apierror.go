@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
@@ -26,14 +27,7 @@ func (e *entryError) Error() string {
 func (e *entryError) ErrorCode() string { return e.code }
 
 func newEntryError(failed types.BatchResultErrorEntry) *entryError {
-	return &entryError{code: deref(failed.Code), message: deref(failed.Message), senderFault: failed.SenderFault}
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
+	return &entryError{code: aws.ToString(failed.Code), message: aws.ToString(failed.Message), senderFault: failed.SenderFault}
 }
 
 // errorCode returns the code of the first error in the chain that has one. The
@@ -80,7 +74,10 @@ func isAccessDenied(err error) bool {
 func isThrottled(err error) bool {
 	switch errorCode(err) {
 	case "RequestThrottled", "RequestThrottledException", "Throttling", "ThrottlingException", "ThrottledException",
-		"TooManyRequestsException", "RequestLimitExceeded", "SlowDown", "OverLimit", "KmsThrottled", "KMS.ThrottlingException":
+		"TooManyRequestsException", "RequestLimitExceeded", "SlowDown", "OverLimit":
+		return true
+	}
+	if isKeyThrottled(err) {
 		return true
 	}
 	var response *smithyhttp.ResponseError

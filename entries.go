@@ -29,7 +29,7 @@ func entryErrors(n int, succeeded []string, failed []types.BatchResultErrorEntry
 		}
 	}
 	for _, entry := range failed {
-		if i := entryIndex(deref(entry.Id)); i >= 0 && i < n {
+		if i := entryIndex(aws.ToString(entry.Id)); i >= 0 && i < n {
 			errs[i] = newEntryError(entry)
 		}
 	}

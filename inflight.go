@@ -59,7 +59,7 @@ type delivery struct {
 	// handler has not finished: its verdict comes first. Nil once it has.
 	predecessor *delivery
 	superseded  bool       // received again after it was decided: the newer delivery carries on
-	onWire      bool       // its settlement is on the wire: no extension any more
+	onWire      bool       // its settlement is on the wire, or its lease is lost: no extension any more
 	extension   *extension // under way, nil if there is none
 	extendAt    time.Time  // when to extend next; zero while one is under way or none is possible
 	warned      bool       // that it is held for as long as it can be
@@ -110,8 +110,7 @@ func (d *delivery) newestReceipt() receipt {
 }
 
 // unlease ends the extensions of a delivery, because its settlement goes out now or
-// its lease is lost.
-// The mutex is held.
+// its lease is lost. The mutex is held.
 func (d *delivery) unlease() {
 	d.onWire = true
 	if d.heapIndex >= 0 {
