@@ -199,7 +199,7 @@ func parseTopic(topic, region string, queueName func(string) string) (queueID, e
 		id.name, id.mapped = DefaultQueueName(topic), true
 	}
 
-	base, fifo := strings.CutSuffix(id.name, fifoSuffix)
+	base := strings.TrimSuffix(id.name, fifoSuffix)
 	switch {
 	case base == "":
 		return invalid("queue name %q is empty", id.name)
@@ -207,11 +207,13 @@ func parseTopic(topic, region string, queueName func(string) string) (queueID, e
 		return invalid("queue name %q may have only characters of [A-Za-z0-9_-] before an optional .fifo", id.name)
 	case len(id.name) > maxQueueName:
 		return invalid("queue name %q has %d characters, at most %d are allowed", id.name, len(id.name), maxQueueName)
-	case fifo:
-		return invalid("queue %q is a FIFO queue; this version supports standard queues only", id.name)
 	}
 	return id, nil
 }
+
+// isFIFO reports whether the queue keeps the order of its message groups, which its
+// name says.
+func (id queueID) isFIFO() bool { return strings.HasSuffix(id.name, fifoSuffix) }
 
 // key identifies the queue in the cache.
 func (id queueID) key() string {

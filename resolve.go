@@ -41,6 +41,26 @@ type creation struct {
 	tags       map[string]string
 }
 
+// attributesFor are the attributes of a queue, whose name says whether it is FIFO.
+func (c creation) attributesFor(id queueID) (map[string]string, error) {
+	const name = string(types.QueueAttributeNameFifoQueue)
+	value, set := c.attributes[name]
+	switch {
+	case set && value != strconv.FormatBool(id.isFIFO()):
+		return nil, fmt.Errorf("%w: queue %q: Attributes[%q] is %q, but a queue is FIFO if its name ends in .fifo, and only then", ErrInvalidQueue, id.name, name, value)
+	case set && !id.isFIFO():
+		attributes := maps.Clone(c.attributes)
+		delete(attributes, name) // SQS takes no false
+		return attributes, nil
+	case !set && id.isFIFO():
+		attributes := make(map[string]string, len(c.attributes)+1)
+		maps.Copy(attributes, c.attributes)
+		attributes[name] = "true"
+		return attributes, nil
+	}
+	return c.attributes, nil
+}
+
 // claim refuses a topic whose mapped name another topic has already: their
 // messages would mix. It reports whether the claim is a new one.
 func (c *queueCache) claim(id queueID) (made bool, err error) {
@@ -153,9 +173,13 @@ func lookUp(ctx context.Context, clients *clients, id queueID, create *creation)
 		return "", false, fmt.Errorf("watermillsqs: queue %q of account %s does not exist; only a queue that is given by its name can be created: %w",
 			id.name, id.account, err)
 	}
+	attributes, err := create.attributesFor(id)
+	if err != nil {
+		return "", false, err
+	}
 	out, err := clients.calls.CreateQueue(ctx, &sqs.CreateQueueInput{
 		QueueName:  aws.String(id.name),
-		Attributes: create.attributes,
+		Attributes: attributes,
 		Tags:       create.tags,
 	})
 	switch {

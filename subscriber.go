@@ -197,6 +197,10 @@ func (s *Subscriber) find(ctx context.Context, topic string) (*boundQueue, error
 		if deadLetter.name == id.name { // it has to be of the same account and region
 			return nil, fmt.Errorf("%w: queue %q is its own dead-letter queue", ErrInvalidQueue, id.name)
 		}
+		if deadLetter.isFIFO() != id.isFIFO() {
+			return nil, fmt.Errorf("%w: queue %q: DeadLetter %q is another kind of queue: SQS needs a FIFO queue (.fifo) for a FIFO queue and a standard queue for a standard one",
+				ErrInvalidQueue, id.name, queue.DeadLetter)
+		}
 	}
 	var create *creation
 	if queue.CreateIfMissing {
