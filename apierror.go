@@ -84,6 +84,12 @@ func isThrottled(err error) bool {
 	return errors.As(err, &response) && response.HTTPStatusCode() == http.StatusTooManyRequests
 }
 
+// isRefused reports that the service has answered a request, and did nothing.
+func isRefused(err error) bool {
+	var response *smithyhttp.ResponseError
+	return errors.As(err, &response) && response.HTTPStatusCode() >= 400 && response.HTTPStatusCode() < 500
+}
+
 // isKeyThrottled reports that the key of an encrypted queue is used too often, which
 // the SDK, other than for the queue itself, does not try again.
 func isKeyThrottled(err error) bool {

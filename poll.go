@@ -2,7 +2,9 @@ package watermillsqs
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -30,10 +32,25 @@ const (
 	hastyAnswer = 500 * time.Millisecond // an empty answer that comes earlier did not wait
 	hastyPause  = 50 * time.Millisecond  // after the first of them; doubled up to receivePause
 
+	attemptMemory = 4 * time.Minute // SQS knows an attempt id for five
+	lastAttempt   = 2 * time.Second // of a receive that was abandoned when the subscription ended
+	widePollLimit = 3 * time.Second // enough for a poll of a second that takes its time
+
 	receivePause      = time.Second // after a receive that failed
 	receivePauseLimit = 20 * time.Second
 	goneChecks        = 2 // GetQueueUrl has to say so, too, this often
 )
+
+var (
+	allAttributes       = []string{"All"}
+	allSystemAttributes = []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll}
+)
+
+// incoming is a message, and what its receive says of it.
+type incoming struct {
+	msg     types.Message
+	receipt receipt
+}
 
 // receiver polls the queue of one subscription, never for more than can be handed
 // out: permits are taken before the poll.
@@ -41,69 +58,81 @@ type receiver struct {
 	queue   *boundQueue
 	wait    time.Duration
 	batch   int
+	permits *permits
+	heads   *retriedHeads // of a FIFO queue, nil for a standard one
 	hooks   Hooks
 	log     watermill.LoggerAdapter
 	stopped context.Context // done when no further poll is to begin
 	ctx     context.Context // of the polls; outlives stopped by pollGrace
 	abandon context.CancelFunc
 
-	// accept takes a message in hand and reports whether it did; its permit is then
-	// given back by putPermit. gone is called when the queue is gone for good.
-	accept func(types.Message, receipt) bool
+	// accept takes what one receive brought in hand and returns how many permits that
+	// takes. gone is called when the queue is gone for good.
+	accept func([]incoming) (used int)
 	gone   func(error)
 
-	permits chan struct{}
-	done    chan struct{} // closed when the last poller has ended
+	done chan struct{} // closed when the last poller has ended
+
+	pollerLimit int
 
 	mu      sync.Mutex // guards what follows
 	pollers int
-	owed    int // permits that are in use and were never there
+	wide    []*poll // those under way that a retried head has to wait for
 }
 
-func newReceiver(ctx, stopped context.Context, bound *boundQueue, queue Queue, maxInFlight int, hooks Hooks, log watermill.LoggerAdapter) *receiver {
+// poll is what one receive asks for.
+type poll struct {
+	permits   int // that it has
+	ask       int
+	wait      time.Duration
+	attemptID string        // on a FIFO queue
+	ended     chan struct{} // closed when it is answered and in hand
+}
+
+func newReceiver(ctx, stopped context.Context, bound *boundQueue, queue Queue, permits *permits, maxInFlight int, hooks Hooks, log watermill.LoggerAdapter) *receiver {
 	r := &receiver{
-		queue: bound, wait: queue.Wait, batch: queue.BatchSize, hooks: hooks, log: log, stopped: stopped,
-		permits: make(chan struct{}, maxInFlight),
-		done:    make(chan struct{}),
+		queue: bound, wait: queue.Wait, batch: min(queue.BatchSize, maxInFlight), permits: permits, hooks: hooks, log: log, stopped: stopped,
+		pollerLimit: min((maxInFlight+queue.BatchSize-1)/queue.BatchSize, maxPollers),
+		done:        make(chan struct{}),
+	}
+	if bound.id.isFIFO() {
+		r.heads = newRetriedHeads(bound.visibility)
 	}
 	r.ctx, r.abandon = context.WithCancel(ctx)
-	for range maxInFlight {
-		r.permits <- struct{}{}
-	}
 	return r
 }
 
 func (r *receiver) start() {
 	r.pollers = 1
-	go r.poll()
+	go r.run()
 }
 
-// poll is one poller. The subscription always has one; another is started when a
-// receive comes back full, and ends when one comes back less than full, so that an
-// idle queue costs one long poll at a time and a backlog is fetched in parallel.
-func (r *receiver) poll() {
-	throttled, hasty := 0, 0
+// run is one poller. The subscription always has one; another is started when a
+// receive comes back full, and ends when one comes back less than full or is
+// throttled, so that an idle queue costs one long poll at a time and a backlog is
+// fetched in parallel.
+func (r *receiver) run() {
+	throttled, hasty, backlog := 0, 0, false
 	for {
-		n := r.takePermits()
+		n := r.permits.take(r.stopped, r.batch)
 		if n == 0 {
 			break
 		}
+		p := r.plan(n, backlog)
 		started := time.Now()
-		received, used, err := r.receive(n)
-		for range n - used {
-			r.putPermit()
-		}
+		got, err := r.ask(p)
 		if r.stopped.Err() != nil {
 			break
 		}
 		if err == nil {
 			throttled = 0
-			if received == r.batch {
+			backlog = got >= p.ask
+			if got >= r.batch || got >= p.ask && p.ask < p.permits {
 				r.addPoller()
 			} else if r.dropPoller() {
 				return
 			}
-			if received > 0 || time.Since(started) >= hastyAnswer {
+			if got > 0 || time.Since(started) >= hastyAnswer {
 				hasty = 0
 				continue
 			}
@@ -119,6 +148,9 @@ func (r *receiver) poll() {
 			break
 		}
 		if isThrottled(err) {
+			if r.dropPoller() {
+				return
+			}
 			throttled++
 		} else {
 			throttled = 0
@@ -134,66 +166,12 @@ func (r *receiver) poll() {
 	}
 }
 
-// takePermits waits for a permit and takes what else is free, up to a batch; never
-// is more received than can be handed out. It returns 0 when the subscription ends.
-func (r *receiver) takePermits() int {
-	if r.stopped.Err() != nil {
-		return 0
-	}
-	select {
-	case <-r.permits:
-	case <-r.stopped.Done():
-		return 0
-	}
-	if r.stopped.Err() != nil { // both were ready
-		r.putPermit()
-		return 0
-	}
-	n := 1
-	for n < r.batch {
-		select {
-		case <-r.permits:
-			n++
-		default:
-			return n
-		}
-	}
-	return n
-}
-
-// putPermit gives a permit back.
-func (r *receiver) putPermit() {
-	r.mu.Lock()
-	owed := r.owed > 0
-	if owed {
-		r.owed--
-	}
-	r.mu.Unlock()
-	if !owed {
-		r.permits <- struct{}{}
-	}
-}
-
-// owePermit is for a service that delivers more than it was asked for: the message is
-// served all the same, with a permit that has become free meanwhile, or else one permit
-// does not come back.
-func (r *receiver) owePermit() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	select {
-	case <-r.permits:
-	default:
-		r.owed++
-	}
-}
-
 func (r *receiver) addPoller() {
-	limit := min((cap(r.permits)+r.batch-1)/r.batch, maxPollers)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pollers < limit {
+	if r.pollers < r.pollerLimit {
 		r.pollers++
-		go r.poll()
+		go r.run()
 	}
 }
 
@@ -209,22 +187,103 @@ func (r *receiver) dropPoller() bool {
 	return true
 }
 
-// receive makes one ReceiveMessage call for n messages. It returns how many came,
-// and how many of the permits are in use now.
-func (r *receiver) receive(n int) (received, used int, err error) {
-	ctx, cancel := context.WithTimeout(r.ctx, pollWatchdog)
+// plan decides what to ask for with n permits. backlog says that this poller's last
+// receive came back full.
+func (r *receiver) plan(n int, backlog bool) *poll {
+	p := &poll{permits: n, ask: n, wait: r.wait}
+	if r.heads == nil {
+		return p
+	}
+	p.attemptID = rand.Text()
+	if r.queue.policy.Load() == nil {
+		return p
+	}
+	inHand := r.permits.inHand()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.ask, p.wait = r.heads.shape(p.ask, p.wait, inHand || r.pollers > 1, backlog)
+	if p.ask > 1 {
+		p.ended = make(chan struct{})
+		r.wide = append(r.wide, p)
+	}
+	return p
+}
+
+// letPollsEnd waits until no poll is under way any more, after the end of the
+// subscription: one that is would receive again what is made visible now, and use up one
+// of its receives.
+func (r *receiver) letPollsEnd() { <-r.done }
+
+// letWidePollsEnd waits until every receive under way is answered that could bring a
+// retried head together with what comes behind it.
+func (r *receiver) letWidePollsEnd() {
+	r.mu.Lock()
+	wide := slices.Clone(r.wide)
+	r.mu.Unlock()
+	if len(wide) == 0 {
+		return
+	}
+	limit := time.NewTimer(widePollLimit)
+	defer limit.Stop()
+	for _, p := range wide {
+		select {
+		case <-p.ended:
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// ask carries out a poll and gives back the permits that it did not use. On a FIFO
+// queue the messages of a lost answer keep their groups from everybody until their
+// leases end, unless the receive is repeated with its attempt id.
+func (r *receiver) ask(p *poll) (got int, err error) {
+	started := time.Now()
+	var used int
+	for {
+		got, used, err = r.receive(r.ctx, p)
+		if err == nil || p.attemptID == "" || isRefused(err) || time.Since(started) > attemptMemory {
+			break
+		}
+		if !r.sleep(receivePause) {
+			again := *p
+			again.wait = time.Second
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), lastAttempt)
+			got, used, err = r.receive(ctx, &again)
+			cancel()
+			break
+		}
+	}
+	if p.ended != nil {
+		r.mu.Lock()
+		r.wide = slices.DeleteFunc(r.wide, func(other *poll) bool { return other == p })
+		r.mu.Unlock()
+		close(p.ended)
+	}
+	r.permits.put(p.permits - used)
+	return got, err
+}
+
+// receive makes one ReceiveMessage call. It returns how many messages came, and how
+// many permits are in use now.
+func (r *receiver) receive(ctx context.Context, p *poll) (got, used int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pollWatchdog)
 	defer cancel()
 	var latest attempt
 	ctx = withAttempt(ctx, &latest)
 	started := time.Now()
-	out, err := r.queue.clients.polls.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+	in := &sqs.ReceiveMessageInput{
 		QueueUrl:                    aws.String(r.queue.url()),
-		MaxNumberOfMessages:         int32(n),
-		WaitTimeSeconds:             int32(r.wait / time.Second),
+		MaxNumberOfMessages:         int32(p.ask),
+		WaitTimeSeconds:             int32(p.wait / time.Second),
 		VisibilityTimeout:           int32(r.queue.visibility / time.Second),
-		MessageAttributeNames:       []string{"All"},
-		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
-	})
+		MessageAttributeNames:       allAttributes,
+		MessageSystemAttributeNames: allSystemAttributes,
+	}
+	if p.attemptID != "" {
+		in.ReceiveRequestAttemptId = aws.String(p.attemptID)
+	}
+	out, err := r.queue.clients.polls.ReceiveMessage(ctx, in)
 	answered := time.Now()
 	if err != nil {
 		if r.stopped.Err() == nil {
@@ -232,30 +291,31 @@ func (r *receiver) receive(n int) (received, used int, err error) {
 		}
 		return 0, 0, err
 	}
-	common := r.newReceipt(latest.sent, answered)
+	if r.heads != nil && len(out.Messages) == 0 {
+		r.heads.nothingThere(started)
+	}
+	common := r.newReceipt(latest.sent, p.wait, answered)
+	list := make([]incoming, 0, len(out.Messages))
 	for _, msg := range out.Messages {
-		got := common
-		got.handle = aws.ToString(msg.ReceiptHandle)
-		got.count, _ = strconv.Atoi(msg.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
-		got.count = max(got.count, 1)
-		if got.handle == "" {
+		got := incoming{msg: msg, receipt: common}
+		got.receipt.handle = aws.ToString(msg.ReceiptHandle)
+		got.receipt.count, _ = strconv.Atoi(msg.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
+		got.receipt.count = max(got.receipt.count, 1)
+		if got.receipt.handle == "" {
 			r.receiveFailed(ReceiveFailure{
-				Queue: r.queue.id.name, MessageID: aws.ToString(msg.MessageId), ReceiveCount: got.count,
+				Queue: r.queue.id.name, MessageID: aws.ToString(msg.MessageId), ReceiveCount: got.receipt.count,
 				Err: fmt.Errorf("%w: it has no receipt handle, so it can never be settled", ErrUndecodable),
 			})
 			continue
 		}
-		if used >= n {
-			r.owePermit() // before it can be given back
-		}
-		switch {
-		case r.accept(msg, got):
-			used++
-		case used >= n:
-			r.putPermit()
-		}
+		list = append(list, got)
 	}
-	return len(out.Messages), min(used, n), nil
+	surplus := max(len(list)-p.permits, 0)
+	r.permits.owe(surplus) // before one of them can be given back
+	if len(list) > 0 {
+		used = r.accept(list)
+	}
+	return len(out.Messages), used - surplus, nil
 }
 
 func (r *receiver) receiveFailed(failure ReceiveFailure) {
@@ -266,9 +326,9 @@ func (r *receiver) receiveFailed(failure ReceiveFailure) {
 }
 
 // newReceipt is what the messages of one answer have in common.
-func (r *receiver) newReceipt(sent, answered time.Time) receipt {
+func (r *receiver) newReceipt(sent time.Time, wait time.Duration, answered time.Time) receipt {
 	start := answered
-	if latest := sent.Add(r.wait + time.Second); latest.Before(start) {
+	if latest := sent.Add(wait + time.Second); latest.Before(start) {
 		// The answer took longer than the service ever waits, so it was under way
 		// for a while, and the leases have been running.
 		start = latest

@@ -1,10 +1,12 @@
 package watermillsqs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +17,16 @@ const (
 	// settleCalls bounds the deletes, and apart from them the visibility changes,
 	// that one subscription has under way. What comes meanwhile leaves together.
 	settleCalls = 4
+
+	// groupSettleCalls is the same for the deletes of a FIFO queue: they hold up their
+	// groups, so they do not wait for each other.
+	groupSettleCalls = 16
+
+	// A delete waits for others, as long as there is something in hand that may bring
+	// them: for a quarter of the time that its message was in hand, within these bounds
+	// and a quarter of its lease.
+	shortestLinger = 10 * time.Millisecond
+	longestLinger  = 100 * time.Millisecond
 
 	// lostAttempt is what the one delete after a lost lease may take.
 	lostAttempt = 5 * time.Second
@@ -36,6 +48,7 @@ var errReceivedAgain = errors.New("watermillsqs: the message has been received a
 type settler struct {
 	queue   *boundQueue
 	held    *inFlight
+	permits *permits
 	backoff func(receiveCount int) time.Duration // nil for none
 	hooks   Hooks
 	log     watermill.LoggerAdapter
@@ -48,11 +61,22 @@ type settler struct {
 	policyReadAt time.Time
 }
 
-func newSettler(ctx context.Context, queue *boundQueue, held *inFlight, backoff func(int) time.Duration, hooks Hooks, log watermill.LoggerAdapter) *settler {
-	s := &settler{queue: queue, held: held, backoff: backoff, hooks: hooks, log: log, ctx: ctx}
-	s.deletes = &batcher[*settlement]{calls: settleCalls, send: s.sendDeletes}
+func newSettler(ctx context.Context, queue *boundQueue, held *inFlight, permits *permits, backoff func(int) time.Duration, hooks Hooks, log watermill.LoggerAdapter) *settler {
+	s := &settler{queue: queue, held: held, permits: permits, backoff: backoff, hooks: hooks, log: log, ctx: ctx}
+	s.deletes = &batcher[*settlement]{calls: settleCalls, send: s.sendDeletes, linger: lingerOf}
+	if queue.id.isFIFO() {
+		s.deletes = &batcher[*settlement]{calls: groupSettleCalls, send: s.sendDeletes}
+	}
 	s.changes = &batcher[*settlement]{calls: settleCalls, send: s.sendChanges}
 	return s
+}
+
+// lingerOf is how long a delete may wait for others.
+func lingerOf(attempt *settlement) time.Duration {
+	if attempt.again {
+		return 0
+	}
+	return min(max(attempt.held/4, shortestLinger), longestLinger, time.Until(attempt.d.newestReceipt().leaseEnd)/4)
 }
 
 // wait returns when no call is under way. Everything has been settled.
@@ -165,47 +189,161 @@ func (s *settler) readPolicyAgain() *redrivePolicy {
 	return s.queue.policy.Load()
 }
 
-// settle decides a delivery and carries the decision out. It is called exactly
-// once per delivery, by the goroutine that serves it. quiet, if not nil, is waited
-// for before the message is made visible.
-func (s *settler) settle(d *delivery, p plan, quiet <-chan struct{}) {
-	decided := time.Now()
-	held := decided.Sub(d.newestReceipt().receivedAt)
+// decision is a delivery whose outcome is fixed.
+type decision struct {
+	d    *delivery
+	plan plan
+	at   time.Time
+	held time.Duration // from the receipt to the verdict
+	err  error         // what became of it, if that is known
+	done bool          // there is nothing to send
+}
+
+// decide fixes the outcome of a delivery. It is called exactly once per delivery, by
+// the goroutine that serves it; what is decided has to be carried out, and concluded.
+func (s *settler) decide(d *delivery, p plan) decision {
+	now := time.Now()
+	c := decision{d: d, plan: p, at: now, held: now.Sub(d.newestReceipt().receivedAt)}
 	lost, again := s.held.decide(d, p.outcome, p.removes)
 	close(d.ended)
 	d.endContext(ErrSettled)
 	if lost {
 		s.tellLoss(d)
 	}
-
-	var err error
 	switch {
 	case p.outcome == Unfinished:
-		err = p.err
+		c.done, c.err = true, p.err
 	case lost && !p.removes:
 		// Nothing to give back: it is visible already, or somebody else's.
-		p.outcome, err = Unfinished, ErrLeaseLost
+		c.done, c.err = true, ErrLeaseLost
+		c.plan.outcome = Unfinished
 	case lost && again:
-		err = errReceivedAgain
+		c.done, c.err = true, errReceivedAgain
+	case lost && s.queue.id.isFIFO():
+		// An old receipt deletes nothing there; the ack is remembered.
+		c.done, c.err = true, ErrLeaseLost
 	case lost:
+		c.err = ErrLeaseLost
+	}
+	return c
+}
+
+// conclude is the end of a delivery.
+func (s *settler) conclude(c decision, err error) {
+	s.held.leave(c.d, c.plan.removes && err != nil)
+	s.settled(c.d, c.plan, c.held, time.Since(c.at), err)
+}
+
+// settle decides a delivery and carries the decision out. quiet, if not nil, is called
+// before the message is made visible, and waits until that does no harm.
+func (s *settler) settle(d *delivery, p plan, quiet func()) {
+	c := s.decide(d, p)
+	queued := s.decided
+	if c.done || !p.removes {
+		s.decided()
+		queued = nil
+	}
+	s.conclude(c, s.carryOut(c, quiet, queued))
+}
+
+// decided notes that the delivery of a permit is decided. With the last of those in
+// hand there is nothing left that deletes could wait for.
+func (s *settler) decided() {
+	if s.permits.decided() {
+		s.deletes.flush()
+	}
+}
+
+// carryOut sends what was decided and returns what became of it. queued, if not nil, is
+// called as soon as a delete is in the batcher.
+func (s *settler) carryOut(c decision, quiet, queued func()) error {
+	if c.done {
+		return c.err
+	}
+	via := s.changes
+	if c.plan.removes {
+		via = s.deletes
+	} else if quiet != nil {
+		quiet()
+	}
+	attempt := newSettlement(c)
+	via.add(attempt)
+	if queued != nil {
+		queued()
+	}
+	if c.err != nil {
 		// On a standard queue an old receipt still deletes, as long as nobody has
-		// received the message since.
-		if err = s.send(s.deletes, d, 0); err == nil {
-			err = ErrLeaseLost // a 200 does not say that the message is gone
-		}
-	case p.removes:
-		err = s.carryOut(s.deletes, d, 0)
-	default:
-		if quiet != nil {
-			<-quiet
-		}
-		err = s.carryOut(s.changes, d, p.after)
-		if errors.Is(err, errReceivedAgain) {
-			err = nil // visible it was
+		// received the message since. A 200 does not say that the message is gone.
+		return cmp.Or(<-attempt.answered, c.err)
+	}
+	err := s.finish(via, attempt, <-attempt.answered)
+	if !c.plan.removes && errors.Is(err, errReceivedAgain) {
+		return nil // visible it was
+	}
+	return err
+}
+
+// settleTogether carries out and concludes decisions of one group: deletes in one batch,
+// changes of visibility in one call and in their order. What fails is tried again alone.
+func (s *settler) settleTogether(decisions []decision, quiet func()) {
+	var deletes, changes []*settlement
+	attempts := make([]*settlement, len(decisions))
+	for i, c := range decisions {
+		switch {
+		case c.done:
+			continue
+		case c.plan.removes:
+			attempts[i] = newSettlement(c)
+			deletes = append(deletes, attempts[i])
+		default:
+			attempts[i] = newSettlement(c)
+			changes = append(changes, attempts[i])
 		}
 	}
-	s.held.leave(d, p.removes && err != nil)
-	s.settled(d, p, held, time.Since(decided), err)
+	s.deletes.add(deletes...)
+	if len(changes) > 0 {
+		if quiet != nil {
+			quiet()
+		}
+		s.changeTogether(changes)
+	}
+	var failed sync.WaitGroup
+	for i, c := range decisions {
+		if c.done {
+			s.conclude(c, c.err)
+			continue
+		}
+		via, err := s.changes, <-attempts[i].answered
+		if c.plan.removes {
+			via = s.deletes
+		}
+		if err == nil {
+			s.conclude(c, nil)
+			continue
+		}
+		failed.Go(func() { s.conclude(c, s.finish(via, attempts[i], err)) })
+	}
+	failed.Wait()
+}
+
+// changeTogether sends changes of visibility in their order, one call for ten.
+func (s *settler) changeTogether(changes []*settlement) {
+	if len(changes) == 1 {
+		s.changes.add(changes...)
+		return
+	}
+	// No extension is made any more, and none may be answered in between.
+	s.held.mu.Lock()
+	for _, change := range changes {
+		change.d.unlease()
+	}
+	s.held.mu.Unlock()
+	for _, change := range changes {
+		change.d.letExtensionPass(s.ctx, false)
+	}
+	for batch := range slices.Chunk(changes, maxBatch) {
+		s.sendChanges(batch)
+	}
 }
 
 // tellLoss reports, once, that the lease of a delivery was lost. It is called by the
@@ -245,34 +383,35 @@ func (s *settler) settled(d *delivery, p plan, held, took time.Duration, err err
 	}
 }
 
-// settlement is one attempt to settle one delivery.
+// settlement is what is to be sent for one delivery.
 type settlement struct {
 	d        *delivery
 	after    time.Duration
-	answered chan error // capacity 1, answered exactly once
+	held     time.Duration
+	again    bool       // it was sent before
+	answered chan error // capacity 1, answered exactly once each time it is added
 }
 
-// send makes one attempt.
-func (s *settler) send(via *batcher[*settlement], d *delivery, after time.Duration) error {
-	attempt := &settlement{d: d, after: after, answered: make(chan error, 1)}
-	via.add(attempt)
-	return <-attempt.answered
+func newSettlement(c decision) *settlement {
+	return &settlement{d: c.d, after: c.plan.after, held: c.held, answered: make(chan error, 1)}
 }
 
-// carryOut tries until SQS has confirmed the settlement, refuses it for good, or
-// the lease is over.
-func (s *settler) carryOut(via *batcher[*settlement], d *delivery, after time.Duration) error {
+// finish is given the answer to a settlement. It adds the settlement to the batcher again,
+// alone, until SQS has confirmed it, refuses it for good, or the lease is over.
+func (s *settler) finish(via *batcher[*settlement], attempt *settlement, err error) error {
 	const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
-	for attempt := 0; ; attempt++ {
-		err := s.send(via, d, after)
-		if errors.Is(err, errExtending) && s.ctx.Err() == nil {
+	d := attempt.d
+	attempt.again = true
+	for round := 0; ; round++ {
+		for errors.Is(err, errExtending) && s.ctx.Err() == nil {
 			d.letExtensionPass(s.ctx, d.removes)
-			continue
+			via.add(attempt)
+			err = <-attempt.answered
 		}
 		if err == nil || errors.Is(err, errReceivedAgain) || errors.Is(err, ErrLeaseLost) || isReceiptGone(err) {
 			return err
 		}
-		pause := exponential(firstPause, longestPause, attempt)
+		pause := exponential(firstPause, longestPause, round)
 		pause = pause/2 + rand.N(pause/2)
 		if time.Now().Add(pause).After(d.newestReceipt().leaseEnd) {
 			return err
@@ -283,6 +422,8 @@ func (s *settler) carryOut(via *batcher[*settlement], d *delivery, after time.Du
 		case <-s.ctx.Done():
 			return err
 		}
+		via.add(attempt)
+		err = <-attempt.answered
 	}
 }
 

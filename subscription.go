@@ -41,6 +41,7 @@ type subscription struct {
 	log      watermill.LoggerAdapter
 	queue    *boundQueue
 	held     *inFlight
+	permits  *permits
 	receiver *receiver
 	keeper   *keeper
 	settler  *settler
@@ -82,9 +83,18 @@ func (s *subscription) start(ctx context.Context, queue *boundQueue, held *inFli
 	calls, s.endCalls = context.WithCancel(values)
 	s.messages, s.endMessages = context.WithCancelCause(values)
 	s.keeper = newKeeper(calls, queue, held, s.config.Hooks, log)
-	s.settler = newSettler(calls, queue, held, s.config.Backoff, s.config.Hooks, log)
-	s.receiver = newReceiver(values, s.stopped, queue, s.config.queue(s.topic), s.config.MaxInFlight, s.config.Hooks, log)
+	s.permits = newPermits(s.config.MaxInFlight)
+	s.settler = newSettler(calls, queue, held, s.permits, s.config.Backoff, s.config.Hooks, log)
+	s.receiver = newReceiver(values, s.stopped, queue, s.config.queue(s.topic), s.permits, s.config.MaxInFlight, s.config.Hooks, log)
 	s.receiver.accept = s.accept
+	if queue.id.isFIFO() {
+		lanes := &lanes{
+			permits: s.permits, receiver: s.receiver, settler: s.settler, stopped: s.stopped, serving: &s.deliveries,
+			enter: s.enter, handle: s.handle,
+			byGroup: make(map[string]*lane),
+		}
+		s.receiver.accept = lanes.accept
+	}
 	s.receiver.gone = s.fail
 
 	log.Info("Subscribed", watermill.LogFields{"visibility": queue.visibility.String(), "max_in_flight": s.config.MaxInFlight})
@@ -149,9 +159,22 @@ func (s *subscription) fail(err error) {
 	})
 }
 
-// accept takes a received message in hand, with one of the receiver's permits. It
-// reports whether it did, which is so unless we hold the message already.
-func (s *subscription) accept(msg types.Message, r receipt) bool {
+// accept takes what one receive of a standard queue brought in hand, each message with a
+// permit of its own.
+func (s *subscription) accept(list []incoming) (used int) {
+	for _, r := range list {
+		if d, a := s.enter(r.msg, r.receipt); d != nil {
+			used++
+			s.permits.use()
+			s.deliveries.Add(1)
+			go s.serve(d, a)
+		}
+	}
+	return used
+}
+
+// enter registers a received message. It returns nil if we hold the message already.
+func (s *subscription) enter(msg types.Message, r receipt) (*delivery, arrival) {
 	d := &delivery{
 		id:         cmp.Or(aws.ToString(msg.MessageId), r.handle), // a message is never taken for another
 		queue:      s.queue.id.name,
@@ -190,7 +213,7 @@ func (s *subscription) accept(msg types.Message, r receipt) bool {
 	if a == adopted {
 		endContext(ErrSettled)
 		s.log.Debug("A message came back that is still in hand; the newest receipt counts", fields)
-		return false
+		return nil, a
 	}
 	if err != nil && a != alreadyAcked {
 		s.log.Error("A message cannot be decoded; it is retried later", err, fields)
@@ -200,9 +223,7 @@ func (s *subscription) accept(msg types.Message, r receipt) bool {
 	} else {
 		s.log.Trace("Message received", fields)
 	}
-	s.deliveries.Add(1)
-	go s.serve(d, a)
-	return true
+	return d, a
 }
 
 // unmarshal verifies and decodes a message. Whatever the marshaler does with
@@ -236,23 +257,23 @@ func (s *subscription) unmarshal(msg types.Message) (decoded *message.Message, e
 	return decoded, nil
 }
 
-// serve carries one delivery from its receipt to its settlement. It is the only
-// goroutine that decides the delivery.
+// serve carries one delivery of a standard queue from its receipt to its settlement. It
+// is the only goroutine that decides the delivery.
 func (s *subscription) serve(d *delivery, a arrival) {
 	defer s.deliveries.Done()
-	defer s.receiver.putPermit()
-	p := s.handle(d, a)
-	var quiet <-chan struct{}
+	defer s.permits.settled()
+	p := s.handle(d, a, nil)
+	var quiet func()
 	if p.after < pollGrace && s.stopped.Err() != nil {
-		// A poll of our own that is still under way would receive the message again
-		// and use up one of its receives.
-		quiet = s.receiver.done
+		quiet = s.receiver.letPollsEnd
 	}
 	s.settler.settle(d, p, quiet)
 }
 
-// handle finds out what becomes of a delivery.
-func (s *subscription) handle(d *delivery, a arrival) plan {
+// handle finds out what becomes of a delivery. behind, if not nil, is called when what
+// was received behind it in its group is not to be handled: when the lease is lost, and
+// when the subscription ends.
+func (s *subscription) handle(d *delivery, a arrival, behind func()) plan {
 	lost := plan{outcome: Unfinished, err: ErrLeaseLost}
 	if a == afterLoss {
 		// Its handler may still be at work on the delivery whose lease was lost.
@@ -289,13 +310,24 @@ func (s *subscription) handle(d *delivery, a arrival) plan {
 		return plan{outcome: Released}
 	}
 
-	for loss := d.lost; ; {
+	loss, stopped := d.lost, (<-chan struct{})(nil)
+	if behind != nil {
+		stopped = s.stopped.Done()
+	}
+	for {
 		select {
 		case <-d.msg.Acked():
 		case <-d.msg.Nacked():
 		case <-loss:
 			s.settler.tellLoss(d)
+			if behind != nil {
+				behind()
+			}
 			loss = nil
+			continue
+		case <-stopped:
+			behind()
+			stopped = nil
 			continue
 		case <-s.abandon:
 			return s.abandoned(d)

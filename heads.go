@@ -1,0 +1,121 @@
+package watermillsqs
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// wideWait is how long a receive of several messages may wait while deliveries are
+	// in hand, so that a retry never waits longer for it.
+	wideWait = time.Second
+
+	// suspectTime is for how long a head that came back is taken to fail again.
+	suspectTime = 5 * time.Second
+)
+
+// retriedHeads are the messages of a FIFO queue that have been given back. The messages
+// behind such a head come back with it in one receive, and for all of them it counts: a
+// head that keeps failing would take its healthy followers to the dead-letter queue. So,
+// where there is a redrive policy,
+//
+//   - from the moment at which a retried head may be visible until it is received
+//     again, receives ask for one message;
+//   - a receive of several messages is answered before a head becomes visible: while
+//     anything is in hand that may be retried, it waits for a second at most, and a
+//     retry waits for those under way;
+//   - for the first seconds after a head came back, while it is in hand, no receive of
+//     several messages begins, so that another retry finds none to wait for.
+type retriedHeads struct {
+	visibility time.Duration
+
+	mu   sync.Mutex             // guards what follows
+	out  map[string]retriedHead // by message id
+	back map[string]time.Time   // when those came back that are in hand again
+}
+
+type retriedHead struct {
+	group     string
+	visibleAt time.Time
+	// forgetAt is when another consumer is taken to have it.
+	forgetAt time.Time
+}
+
+func newRetriedHeads(visibility time.Duration) *retriedHeads {
+	return &retriedHeads{visibility: visibility, out: make(map[string]retriedHead), back: make(map[string]time.Time)}
+}
+
+// retried enters a head that may be visible after d.
+func (h *retriedHeads) retried(id, group string, d time.Duration) {
+	visibleAt := time.Now().Add(d)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.out[id] = retriedHead{group: group, visibleAt: visibleAt, forgetAt: visibleAt.Add(h.visibility)}
+}
+
+// received is told of every message that has come: it is the head of its group, or the
+// head is not in its way any more.
+func (h *retriedHeads) received(id, group string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for out, head := range h.out {
+		if head.group == group {
+			delete(h.out, out)
+			if out == id {
+				h.back[id] = time.Now()
+			}
+		}
+	}
+}
+
+// decided is told of every message that was in hand.
+func (h *retriedHeads) decided(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.back, id)
+}
+
+// nothingThere is told of a receive that began at a time and came back empty: heads
+// that were visible then have gone elsewhere.
+func (h *retriedHeads) nothingThere(began time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, head := range h.out {
+		if head.visibleAt.Before(began) {
+			delete(h.out, id)
+		}
+	}
+}
+
+// shape fits a receive to the heads that are out: how many messages it may ask for, and
+// how long it may wait. busy says that something is in hand, or may be before it is
+// answered; backlog that there were enough messages last time.
+func (h *retriedHeads) shape(ask int, wait time.Duration, busy, backlog bool) (int, time.Duration) {
+	if ask == 1 || busy && !backlog {
+		// Where it has to wait for a message anyway, it may as well wait for one.
+		return 1, wait
+	}
+	atMost := wait
+	if busy {
+		atMost = min(wait, wideWait)
+	}
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, came := range h.back {
+		if now.Sub(came) < suspectTime {
+			return 1, wait
+		}
+	}
+	for id, head := range h.out {
+		if now.After(head.forgetAt) {
+			delete(h.out, id)
+			continue
+		}
+		atMost = min(atMost, head.visibleAt.Sub(now).Truncate(time.Second))
+	}
+	if atMost < time.Second {
+		return 1, wait
+	}
+	return ask, atMost
+}
