@@ -55,6 +55,11 @@ type Config struct {
 	//
 	// Default: 25 s. Negative is refused.
 	AttemptTimeout time.Duration
+
+	// Called is called after every call of the SQS API that the connection made, from
+	// the goroutine that made it: it must be quick and safe for concurrent use.
+	// [CallCounter] has a method for it. Default: nil.
+	Called func(Call)
 }
 
 // A Connection holds the SQS clients that publishers and subscribers share, knows
@@ -382,6 +387,9 @@ func (config Config) load(ctx context.Context) (*clients, error) {
 				option(o)
 			}
 			o.HTTPClient = guardedClient{o.HTTPClient}
+			if config.Called != nil {
+				observe(config.Called)(o)
+			}
 		}
 		return sqs.NewFromConfig(loaded, options)
 	}

@@ -1,0 +1,150 @@
+package watermillsqs_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	watermillsqs "github.com/watermill-contrib/watermill-sqs"
+	"github.com/watermill-contrib/watermill-sqs/sqstest"
+)
+
+// handleAll hands the messages of a subscription to handlers of their own, as a router
+// does, until n have been acked.
+func handleAll(messages <-chan *message.Message, n int, handle func(*message.Message)) {
+	done := make(chan struct{})
+	for range n {
+		msg := <-messages
+		go func() {
+			handle(msg)
+			msg.Ack()
+			done <- struct{}{}
+		}()
+	}
+	for range n {
+		<-done
+	}
+}
+
+// At saturation a message costs a tenth of a receive and a tenth of a delete, and little
+// more, whatever is in flight, however long a call takes and however long handlers take.
+func TestCallsAtSaturation(t *testing.T) {
+	handlers := map[string]func(*message.Message){
+		"no-op":    func(*message.Message) {},
+		"20 ms":    func(*message.Message) { time.Sleep(20 * time.Millisecond) },
+		"5-200 ms": func(*message.Message) { time.Sleep(5*time.Millisecond + rand.N(195*time.Millisecond)) },
+	}
+	for _, inFlight := range []int{10, 100, 1000} {
+		for _, latency := range []time.Duration{0, 5 * time.Millisecond, 15 * time.Millisecond} {
+			for name, handle := range handlers {
+				if inFlight == 10 && name == "5-200 ms" {
+					continue // settling early is worth more there: permits are short
+				}
+				t.Run(fmt.Sprintf("%d in flight, %v a call, handler %s", inFlight, latency, name), func(t *testing.T) {
+					bubble(t, func(t *testing.T, h *harness) {
+						const n = 3000
+						h.queue("orders", nil)
+						require.NoError(t, h.publisher(watermillsqs.PublisherConfig{}).Publish("orders", numbered(n)...))
+						if latency > 0 {
+							h.service.Inject(sqstest.Fault{Effect: sqstest.Latency(latency, latency)})
+						}
+						start := time.Now()
+						sub, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: inFlight}, "orders")
+						handleAll(messages, n, handle)
+						took := time.Since(start)
+						require.NoError(t, sub.Close())
+						h.service.Queue("orders").AssertEmpty(t)
+
+						receives, deletes := h.service.Count("ReceiveMessage"), h.deletes()
+						t.Logf("%d receives, %d deletes for %d messages in %v", receives, deletes, n, took)
+						// Each poller may find the queue empty once.
+						assert.LessOrEqual(t, receives+deletes-min(inFlight/10, 64), n*22/100)
+					})
+				})
+			}
+		}
+	}
+}
+
+// A delete waits for others while there is something in hand that may bring them, but
+// not for long; without that it leaves at once, and a retry always does.
+func TestLinger(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		h.queue("orders", nil)
+		h.publish("orders", "1", "2", "3", "4")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders")
+		var all []*message.Message
+		for range 4 {
+			all = append(all, h.next(messages))
+		}
+		start := time.Now()
+		settledAfter := func(n int) time.Duration {
+			for h.settled() < n {
+				time.Sleep(time.Millisecond)
+			}
+			return time.Since(start).Round(time.Millisecond)
+		}
+		all[0].Ack() // after no time at all
+		assert.Equal(t, 10*time.Millisecond, settledAfter(1))
+
+		time.Sleep(10 * time.Second)
+		start = time.Now()
+		all[1].Ack() // after long
+		assert.Equal(t, 100*time.Millisecond, settledAfter(2))
+
+		start = time.Now()
+		all[2].Nack()
+		assert.Zero(t, settledAfter(3))
+
+		again := h.next(messages)
+		start = time.Now()
+		again.Ack()
+		all[3].Ack() // nothing is left to wait for
+		assert.Zero(t, settledAfter(5))
+		assert.Equal(t, 3, h.deletes())
+	})
+}
+
+// A poller that has some permits waits for those of settlements under way, but not for
+// long, so that a receive asks for as many as it can.
+func TestPollerWaitsForPermits(t *testing.T) {
+	for _, test := range []struct {
+		latency time.Duration // of a delete
+		asked   []int         // by the receives
+		waits   time.Duration // before the last of them
+	}{
+		{50 * time.Millisecond, []int{10, 10}, 50 * time.Millisecond},
+		{time.Second, []int{10, 5, 5}, time.Second},
+	} {
+		bubble(t, func(t *testing.T, h *harness) {
+			h.queue("orders", nil)
+			h.publish("orders", countUp("", 1, 10)...)
+			h.service.Inject(sqstest.Fault{Action: "DeleteMessageBatch", Effect: sqstest.Latency(test.latency, test.latency)})
+			_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders")
+			var all []*message.Message
+			for range 10 {
+				all = append(all, h.next(messages))
+			}
+			start := time.Now()
+			for _, msg := range all[:5] {
+				msg.Ack()
+			}
+			time.Sleep(10 * time.Millisecond) // they leave
+			for _, msg := range all[5:] {
+				msg.Nack() // answered at once: five permits are free
+			}
+			time.Sleep(5 * time.Second)
+			_ = start
+			var asked []int
+			for _, call := range h.service.Calls("ReceiveMessage") {
+				asked = append(asked, call.MaxMessages)
+			}
+			assert.Equal(t, test.asked, asked)
+		})
+	}
+}
