@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +32,8 @@ import (
 )
 
 // What docs/compatibility.md says of Watermill's components, and that the page is true
-// to the tests.
+// to the tests. Components that have dependencies of their own are tested in the module
+// _components.
 
 // start runs what runs a router, and returns how to end it.
 func start(t *testing.T, run func(context.Context) error, running chan struct{}, end func() error) (stop func()) {
@@ -230,101 +232,6 @@ func TestPoisonQueueOnAnotherTransport(t *testing.T) {
 	})
 }
 
-// processor is the handler that the processors of components/cqrs make of handlers for
-// messages of some names. The package itself would make two protobuf libraries
-// dependencies of this module.
-func processor(ackUnknown bool, handled *[]string, names ...string) message.HandlerFunc {
-	return consumer(func(msg *message.Message) error {
-		name := msg.Metadata.Get("name")
-		switch {
-		case count(names, name) > 0:
-			*handled = append(*handled, name)
-			return nil
-		case ackUnknown:
-			return nil
-		default:
-			return fmt.Errorf("received unexpected type %s, expected %s", name, names)
-		}
-	})
-}
-
-// On a queue that processors share, a message may reach one that does not know it. That
-// is a loss, or uses up its receives.
-func TestCQRSOnASharedQueue(t *testing.T) {
-	for _, test := range []struct {
-		name       string
-		ackUnknown bool
-		knows      []string
-		handled    []string
-		dead       int
-	}{
-		{"CommandProcessor deletes what it does not know", true, []string{"Refund"}, nil, 0},
-		{"CommandProcessor on a queue of its own", true, []string{"Charge"}, []string{"Charge"}, 0},
-		{"EventProcessor nacks what it does not know", false, []string{"Refund"}, nil, 1},
-		{"EventProcessor with AckOnUnknownEvent deletes it", true, []string{"Refund"}, nil, 0},
-		{"EventGroupProcessor knows them all", false, []string{"Refund", "Charge"}, []string{"Charge"}, 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, h *harness) {
-				dead := h.queue("dead", nil)
-				q := h.queue("in", map[string]string{"RedrivePolicy": redrivePolicy(dead, 3)})
-				charge := message.NewMessage("1", []byte("{}"))
-				charge.Metadata.Set("name", "Charge")
-				require.NoError(t, h.publisher(watermillsqs.PublisherConfig{}).Publish("in", charge))
-				_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
-				var handled []string
-				route(messages, nil, processor(test.ackUnknown, &handled, test.knows...))
-				pass(time.Minute)
-				assert.Equal(t, test.handled, handled)
-				assert.Equal(t, 0, q.Len())
-				assert.Equal(t, test.dead, dead.Len())
-			})
-		})
-	}
-}
-
-// Like requestreply.PubSubBackend, a caller acks every reply that it reads, also those
-// to others. On a queue of their own, callers get what is theirs; a caller that gives
-// up leaves nothing behind.
-func TestRepliesOnASharedQueue(t *testing.T) {
-	const operation = "_watermill_requestreply_op_id"
-	for _, shared := range []bool{true, false} {
-		bubble(t, func(t *testing.T, h *harness) {
-			topic := func(caller string) string {
-				if shared {
-					return "replies"
-				}
-				return "replies-" + caller
-			}
-			config := watermillsqs.SubscriberConfig{Queue: watermillsqs.Queue{CreateIfMissing: true}}
-			listen := func(caller string, limit time.Duration) (got bool) {
-				ctx, cancel := context.WithTimeout(t.Context(), limit)
-				defer cancel()
-				messages, err := h.subscriber(config).Subscribe(ctx, topic(caller))
-				require.NoError(t, err)
-				for {
-					select {
-					case <-ctx.Done():
-						return false
-					case msg := <-messages:
-						msg.Ack()
-						if msg.Metadata.Get(operation) == caller {
-							return true
-						}
-					}
-				}
-			}
-			reply := message.NewMessage("1", []byte("{}"))
-			reply.Metadata.Set(operation, "b")
-			require.NoError(t, h.publisher(watermillsqs.PublisherConfig{CreateIfMissing: true}).Publish(topic("b"), reply))
-			assert.False(t, listen("a", time.Minute))
-			assert.Equal(t, !shared, listen("b", time.Minute), "a, who was earlier, has acked it")
-			pass(time.Minute)
-			assert.Equal(t, 0, h.service.Queue(topic("b")).Len())
-		})
-	}
-}
-
 // Like metrics.SubscriberPrometheusMetricsDecorator, something waits for the verdict of
 // every message. When a message is left unfinished the wait ends, too: in a bubble, a
 // goroutine that is left behind fails the test.
@@ -389,18 +296,38 @@ func TestTransformDecorators(t *testing.T) {
 // The page.
 
 // Every middleware and component of Watermill has its row; every row has one of the
-// verdicts, and names tests that exist. One that says that a piece works has to.
+// verdicts, and names tests that exist, here or in another module of the repository. One
+// that says that a piece works has to. All are about one version of Watermill.
 func TestCompatibilityPage(t *testing.T) {
 	tests := map[string]bool{}
-	files, err := filepath.Glob("*_test.go")
-	require.NoError(t, err)
-	for _, file := range files {
-		for _, f := range functionsOf(t, file) {
-			tests[f.Name.Name] = f.Recv == nil
+	versions := map[string]string{}
+	version := regexp.MustCompile(`github\.com/ThreeDotsLabs/watermill (v\S+)`)
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != "." && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir // tools and their caches
+		case strings.HasSuffix(path, "_test.go"):
+			for _, f := range functionsOf(t, path) {
+				tests[f.Name.Name] = tests[f.Name.Name] || f.Recv == nil
+			}
+		case entry.Name() == "go.mod":
+			mod, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if match := version.FindSubmatch(mod); match != nil {
+				versions[path] = string(match[1])
+			}
 		}
-	}
+		return nil
+	}))
 	page, err := os.ReadFile("docs/compatibility.md")
 	require.NoError(t, err)
+	for path, version := range versions {
+		assert.Contains(t, string(page), "component of Watermill "+version+",", path)
+	}
 	verdicts := map[string]bool{"works": true, "works, with care": true, "danger": true, "refused": true, "not tested": true}
 	testName := regexp.MustCompile(`\bTest\w+`)
 	var pieces []string
