@@ -34,6 +34,9 @@ type batcher[T any] struct {
 func (b *batcher[T]) add(entries ...T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.pending == nil {
+		b.pending = make([]T, 0, max(len(entries), maxBatch))
+	}
 	b.pending = append(b.pending, entries...)
 	if b.linger == nil {
 		b.ripe = len(b.pending)
@@ -131,15 +134,16 @@ func (b *batcher[T]) take() []T {
 		b.active--
 		return nil
 	}
-	batch := make([]T, n)
-	copy(batch, b.pending)
-	rest := copy(b.pending, b.pending[n:])
-	clear(b.pending[rest:]) // let go of what was sent
-	b.pending = b.pending[:rest]
+	// What is taken is not written to any more, so it need not be copied.
+	batch := b.pending[:n:n]
+	b.pending = b.pending[n:]
 	b.ripe = max(b.ripe-n, 0)
-	if rest == 0 && b.timer != nil {
-		b.timer.Stop()
-		b.timer = nil
+	if len(b.pending) == 0 {
+		b.pending = nil
+		if b.timer != nil {
+			b.timer.Stop()
+			b.timer = nil
+		}
 	}
 	b.start() // there may be enough for another
 	return batch

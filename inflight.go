@@ -46,7 +46,7 @@ type delivery struct {
 	leases     *leases       // of the subscription that serves it
 	lossTold   bool          // serve has reported that the lease is lost
 	lost       chan struct{} // closed when the lease is lost
-	ended      chan struct{} // closed by settle when the outcome is decided
+	values     deliveryContext // the parent of its message's context
 
 	held *inFlight // guards what follows
 
@@ -58,6 +58,7 @@ type delivery struct {
 	// predecessor is an older delivery of the message whose lease was lost and whose
 	// handler has not finished: its verdict comes first. Nil once it has.
 	predecessor *delivery
+	ended       chan struct{} // closed when the outcome is decided; nil unless this is a predecessor
 	superseded  bool       // received again after it was decided: the newer delivery carries on
 	onWire      bool       // its settlement is on the wire, or its lease is lost: no extension any more
 	extension   *extension // under way, nil if there is none
@@ -318,6 +319,9 @@ func (f *inFlight) arrive(d *delivery) arrival {
 	case current.outcome == Undecided:
 		a = afterLoss
 		d.predecessor = current
+		if current.ended == nil {
+			current.ended = make(chan struct{})
+		}
 	default:
 		current.superseded = true
 		current.unlease()
@@ -327,17 +331,22 @@ func (f *inFlight) arrive(d *delivery) arrival {
 	}
 	f.entries[d.id] = d
 	heap.Push(d.leases, d)
-	d.leases.poke()
+	if d.heapIndex == 0 {
+		d.leases.poke() // it is the first to need attention
+	}
 	return a
 }
 
-// decide fixes the outcome of a delivery. It reports whether the lease was lost
-// before, and whether the message has been received again since.
-func (f *inFlight) decide(d *delivery, outcome Outcome, removes bool) (lost, again bool) {
+// decide fixes the outcome of a delivery. It returns its receipt, and reports whether
+// the lease was lost before, and whether the message has been received again since.
+func (f *inFlight) decide(d *delivery, outcome Outcome, removes bool) (r receipt, lost, again bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d.outcome, d.removes = outcome, removes
-	return d.isLost, f.entries[d.id] != d
+	if d.ended != nil {
+		close(d.ended)
+	}
+	return d.receipt, d.isLost, f.entries[d.id] != d
 }
 
 // predecessorEnded is called when the verdict of the predecessor is known.
@@ -448,8 +457,26 @@ func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
 
 type deliveryKey struct{}
 
-func withDelivery(ctx context.Context, d *delivery) context.Context {
-	return context.WithValue(ctx, deliveryKey{}, d)
+// deliveryContext leads from a context to a delivery. It is part of the delivery, so
+// that it costs nothing of its own.
+type deliveryContext struct {
+	context.Context
+	d *delivery
+}
+
+// Value is context.Context's.
+func (c *deliveryContext) Value(key any) any {
+	if key == (deliveryKey{}) {
+		return c.d
+	}
+	return c.Context.Value(key)
+}
+
+// newContext makes the context of the delivery's message, whose end is endContext.
+func (d *delivery) newContext(parent context.Context) (ctx context.Context) {
+	d.values = deliveryContext{Context: parent, d: d}
+	ctx, d.endContext = context.WithCancelCause(&d.values)
+	return ctx
 }
 
 func deliveryFrom(ctx context.Context) *delivery {

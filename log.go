@@ -15,3 +15,10 @@ const (
 func warn(log watermill.LoggerAdapter, msg string, fields watermill.LogFields) {
 	log.Info(msg, fields.Add(watermill.LogFields{"level": "warning"}))
 }
+
+// traces reports whether it is worth making the fields of an entry that is logged for
+// every message.
+func traces(log watermill.LoggerAdapter) bool {
+	_, nop := log.(watermill.NopLogger)
+	return !nop
+}

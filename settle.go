@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// settleCalls bounds the deletes, and apart from them the visibility changes,
-	// that one subscription has under way. What comes meanwhile leaves together.
-	settleCalls = 4
-
-	// groupSettleCalls is the same for the deletes of a FIFO queue: they hold up their
-	// groups, so they do not wait for each other.
-	groupSettleCalls = 16
+	// The deletes, and apart from them the visibility changes, that one subscription has
+	// under way are bounded: by one for ten messages in flight, within these bounds. What
+	// comes meanwhile leaves together. Those of a FIFO queue hold up their groups, so
+	// they wait for each other even less.
+	fewestSettleCalls      = 4
+	fewestGroupSettleCalls = 16
+	mostSettleCalls        = 64
 
 	// A delete waits for others, as long as there is something in hand that may bring
 	// them: for a quarter of the time that its message was in hand, within these bounds
@@ -61,13 +61,15 @@ type settler struct {
 	policyReadAt time.Time
 }
 
-func newSettler(ctx context.Context, queue *boundQueue, held *inFlight, permits *permits, backoff func(int) time.Duration, hooks Hooks, log watermill.LoggerAdapter) *settler {
+func newSettler(ctx context.Context, queue *boundQueue, held *inFlight, permits *permits, maxInFlight int, backoff func(int) time.Duration, hooks Hooks, log watermill.LoggerAdapter) *settler {
 	s := &settler{queue: queue, held: held, permits: permits, backoff: backoff, hooks: hooks, log: log, ctx: ctx}
-	s.deletes = &batcher[*settlement]{calls: settleCalls, send: s.sendDeletes, linger: lingerOf}
+	linger, fewest := lingerOf, fewestSettleCalls
 	if queue.id.isFIFO() {
-		s.deletes = &batcher[*settlement]{calls: groupSettleCalls, send: s.sendDeletes}
+		linger, fewest = nil, fewestGroupSettleCalls
 	}
-	s.changes = &batcher[*settlement]{calls: settleCalls, send: s.sendChanges}
+	calls := min(max(maxInFlight/maxBatch, fewest), mostSettleCalls)
+	s.deletes = &batcher[*settlement]{calls: calls, send: s.sendDeletes, linger: linger}
+	s.changes = &batcher[*settlement]{calls: calls, send: s.sendChanges}
 	return s
 }
 
@@ -76,7 +78,7 @@ func lingerOf(attempt *settlement) time.Duration {
 	if attempt.again {
 		return 0
 	}
-	return min(max(attempt.held/4, shortestLinger), longestLinger, time.Until(attempt.d.newestReceipt().leaseEnd)/4)
+	return min(max(attempt.held/4, shortestLinger), longestLinger, time.Until(attempt.leaseEnd)/4)
 }
 
 // wait returns when no call is under way. Everything has been settled.
@@ -191,21 +193,23 @@ func (s *settler) readPolicyAgain() *redrivePolicy {
 
 // decision is a delivery whose outcome is fixed.
 type decision struct {
-	d    *delivery
-	plan plan
-	at   time.Time
-	held time.Duration // from the receipt to the verdict
-	err  error         // what became of it, if that is known
-	done bool          // there is nothing to send
+	d       *delivery
+	receipt receipt
+	plan    plan
+	at      time.Time
+	err     error // what became of it, if that is known
+	done    bool  // there is nothing to send
 }
+
+// held is the time from the receipt to the verdict.
+func (c *decision) held() time.Duration { return c.at.Sub(c.receipt.receivedAt) }
 
 // decide fixes the outcome of a delivery. It is called exactly once per delivery, by
 // the goroutine that serves it; what is decided has to be carried out, and concluded.
 func (s *settler) decide(d *delivery, p plan) decision {
-	now := time.Now()
-	c := decision{d: d, plan: p, at: now, held: now.Sub(d.newestReceipt().receivedAt)}
-	lost, again := s.held.decide(d, p.outcome, p.removes)
-	close(d.ended)
+	c := decision{d: d, plan: p, at: time.Now()}
+	var lost, again bool
+	c.receipt, lost, again = s.held.decide(d, p.outcome, p.removes)
 	d.endContext(ErrSettled)
 	if lost {
 		s.tellLoss(d)
@@ -231,7 +235,7 @@ func (s *settler) decide(d *delivery, p plan) decision {
 // conclude is the end of a delivery.
 func (s *settler) conclude(c decision, err error) {
 	s.held.leave(c.d, c.plan.removes && err != nil)
-	s.settled(c.d, c.plan, c.held, time.Since(c.at), err)
+	s.settled(c, err)
 }
 
 // settle decides a delivery and carries the decision out. quiet, if not nil, is called
@@ -363,22 +367,26 @@ func (s *settler) tellLoss(d *delivery) {
 	}
 }
 
-func (s *settler) settled(d *delivery, p plan, held, took time.Duration, err error) {
-	fields := watermill.LogFields{logMessageID: d.id, logReceiveCount: d.newestReceipt().count, "outcome": p.outcome.String()}
+func (s *settler) settled(c decision, err error) {
+	fields := func() watermill.LogFields {
+		return watermill.LogFields{logMessageID: c.d.id, logReceiveCount: c.receipt.count, "outcome": c.plan.outcome.String()}
+	}
 	switch {
 	case err == nil:
-		s.log.Trace("Message settled", fields)
-	case p.outcome == Unfinished:
-		s.log.Info("Message left unfinished: it returns when its lease ends", fields)
+		if traces(s.log) {
+			s.log.Trace("Message settled", fields())
+		}
+	case c.plan.outcome == Unfinished:
+		s.log.Info("Message left unfinished: it returns when its lease ends", fields())
 	case errors.Is(err, errReceivedAgain):
-		s.log.Debug("Message received again while it was being settled", fields)
+		s.log.Debug("Message received again while it was being settled", fields())
 	default:
-		s.log.Error("Settling a message failed: it returns when its lease ends", err, fields)
+		s.log.Error("Settling a message failed: it returns when its lease ends", err, fields())
 	}
 	if hook := s.hooks.Settled; hook != nil {
 		hook(Settlement{
-			Queue: d.queue, MessageID: d.id, ReceiveCount: d.newestReceipt().count,
-			Outcome: p.outcome, Delay: p.after, Held: held, Duration: took, Err: err,
+			Queue: c.d.queue, MessageID: c.d.id, ReceiveCount: c.receipt.count,
+			Outcome: c.plan.outcome, Delay: c.plan.after, Held: c.held(), Duration: time.Since(c.at), Err: err,
 		})
 	}
 }
@@ -388,12 +396,13 @@ type settlement struct {
 	d        *delivery
 	after    time.Duration
 	held     time.Duration
+	leaseEnd time.Time  // when it was decided
 	again    bool       // it was sent before
 	answered chan error // capacity 1, answered exactly once each time it is added
 }
 
 func newSettlement(c decision) *settlement {
-	return &settlement{d: c.d, after: c.plan.after, held: c.held, answered: make(chan error, 1)}
+	return &settlement{d: c.d, after: c.plan.after, held: c.held(), leaseEnd: c.receipt.leaseEnd, answered: make(chan error, 1)}
 }
 
 // finish is given the answer to a settlement. It adds the settlement to the batcher again,
@@ -436,6 +445,7 @@ func (s *settler) board(batch []*settlement, deletes bool) (boarded []*settlemen
 	defer s.held.mu.Unlock()
 	now := time.Now()
 	timeout = maxAttempt
+	boarded, receipts = make([]*settlement, 0, len(batch)), make([]receipt, 0, len(batch))
 	for _, attempt := range batch {
 		d := attempt.d
 		over := !now.Before(d.receipt.leaseEnd)

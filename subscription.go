@@ -84,7 +84,7 @@ func (s *subscription) start(ctx context.Context, queue *boundQueue, held *inFli
 	s.messages, s.endMessages = context.WithCancelCause(values)
 	s.keeper = newKeeper(calls, queue, held, s.config.Hooks, log)
 	s.permits = newPermits(s.config.MaxInFlight)
-	s.settler = newSettler(calls, queue, held, s.permits, s.config.Backoff, s.config.Hooks, log)
+	s.settler = newSettler(calls, queue, held, s.permits, s.config.MaxInFlight, s.config.Backoff, s.config.Hooks, log)
 	s.receiver = newReceiver(values, s.stopped, queue, s.config.queue(s.topic), s.permits, s.config.MaxInFlight, s.config.Hooks, log)
 	s.receiver.accept = s.accept
 	if queue.id.isFIFO() {
@@ -184,7 +184,6 @@ func (s *subscription) enter(msg types.Message, r receipt) (*delivery, arrival) 
 		visibility: s.queue.visibility,
 		leases:     s.keeper.leases,
 		lost:       make(chan struct{}),
-		ended:      make(chan struct{}),
 		held:       s.held,
 		receipt:    r,
 		heapIndex:  -1,
@@ -200,30 +199,32 @@ func (s *subscription) enter(msg types.Message, r receipt) (*delivery, arrival) 
 			d.holdUntil = r.leaseEnd
 		}
 	}
-	ctx, endContext := context.WithCancelCause(withDelivery(s.messages, d))
-	d.endContext = endContext
+	ctx := d.newContext(s.messages)
 	decoded, err := s.unmarshal(msg)
 	if err == nil {
 		decoded.SetContext(ctx)
 		d.msg, d.uuid, d.marks = decoded, decoded.UUID, marksOf(decoded)
 	}
 
-	fields := watermill.LogFields{logMessageID: d.id, logReceiveCount: r.count}
 	a := s.held.arrive(d)
 	if a == adopted {
-		endContext(ErrSettled)
-		s.log.Debug("A message came back that is still in hand; the newest receipt counts", fields)
+		d.endContext(ErrSettled)
+		s.log.Debug("A message came back that is still in hand; the newest receipt counts", s.fields(d, r))
 		return nil, a
 	}
 	if err != nil && a != alreadyAcked {
-		s.log.Error("A message cannot be decoded; it is retried later", err, fields)
+		s.log.Error("A message cannot be decoded; it is retried later", err, s.fields(d, r))
 		if hook := s.config.Hooks.ReceiveFailed; hook != nil {
 			hook(ReceiveFailure{Queue: d.queue, MessageID: d.id, ReceiveCount: r.count, Err: err})
 		}
-	} else {
-		s.log.Trace("Message received", fields)
+	} else if traces(s.log) {
+		s.log.Trace("Message received", s.fields(d, r))
 	}
 	return d, a
+}
+
+func (*subscription) fields(d *delivery, r receipt) watermill.LogFields {
+	return watermill.LogFields{logMessageID: d.id, logReceiveCount: r.count}
 }
 
 // unmarshal verifies and decodes a message. Whatever the marshaler does with
@@ -295,9 +296,11 @@ func (s *subscription) handle(d *delivery, a arrival, behind func()) plan {
 		return plan{outcome: Retried, after: s.settler.undecodableDelay(d.newestReceipt().count)}
 	}
 
-	select { // before the offer, where the choice would be random
-	case <-s.stopped.Done():
+	// Before the offer, where the choice would be random.
+	if s.stopped.Err() != nil {
 		return plan{outcome: Released}
+	}
+	select {
 	case <-d.lost:
 		return lost
 	default:
