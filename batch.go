@@ -10,11 +10,14 @@ import (
 // batch: what is added in the same instant then leaves together, without a wait.
 const yields = 3
 
+const idleWorkers = 4
+
 // batcher sends entries in batches of up to ten. Without linger an entry leaves at
 // once, and while the allowed number of calls is under way the next ones pile up and
 // leave together. With it, an entry waits for others until a batch is full, until
 // flush says that there is nothing to wait for, or until it has lingered for long
-// enough. An idle batcher has no goroutine and no timer.
+// enough. An idle batcher has no timer. It keeps a few workers until wait: one that has
+// made a call has the large stack that the SDK needs.
 type batcher[T any] struct {
 	calls  int       // how many calls may be under way at a time
 	send   func([]T) // called with 1 to 10 entries, from a goroutine of the batcher
@@ -26,6 +29,9 @@ type batcher[T any] struct {
 	pending []T
 	ripe    int // how many of them, the oldest, wait no longer
 	active  int
+	idle    int // workers that wait on resume
+	ended   bool
+	resume  chan struct{} // made with the first of them
 	timer   *time.Timer // runs while entries linger
 	due     time.Time   // when it goes off
 }
@@ -94,28 +100,51 @@ func (b *batcher[T]) leaves() int {
 	return 0
 }
 
-// start starts a worker if there is something for one to do. The mutex is held.
+// start sets a worker to work if there is something for one to do. The mutex is held.
 func (b *batcher[T]) start() {
-	if b.active < b.calls && b.leaves() > 0 {
-		b.active++
-		b.workers.Add(1)
-		go b.work()
+	if b.active >= b.calls || b.leaves() == 0 {
+		return
 	}
+	b.active++
+	if b.idle > 0 {
+		b.idle--
+		b.resume <- struct{}{}
+		return
+	}
+	b.workers.Add(1)
+	go b.work()
 }
 
 func (b *batcher[T]) work() {
 	defer b.workers.Done()
 	for {
-		batch := b.take()
-		if batch == nil {
+		for batch := b.take(); batch != nil; batch = b.take() {
+			b.send(batch)
+		}
+		if !b.rest() {
 			return
 		}
-		b.send(batch)
 	}
 }
 
+// rest waits until there is something to do again. It reports whether there will be.
+func (b *batcher[T]) rest() bool {
+	b.mu.Lock()
+	if b.ended || b.idle == idleWorkers {
+		b.mu.Unlock()
+		return false
+	}
+	if b.resume == nil {
+		b.resume = make(chan struct{}, idleWorkers) // so that start need not wait
+	}
+	b.idle++
+	b.mu.Unlock()
+	_, more := <-b.resume
+	return more
+}
+
 // take takes a batch, nil if there is none to be sent; the worker is then no longer
-// counted.
+// counted as active.
 func (b *batcher[T]) take() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,5 +178,14 @@ func (b *batcher[T]) take() []T {
 	return batch
 }
 
-// wait returns when no call is under way. Nothing may be added any more.
-func (b *batcher[T]) wait() { b.workers.Wait() }
+// wait returns when no call is under way, and ends the workers. Nothing may be added any
+// more.
+func (b *batcher[T]) wait() {
+	b.mu.Lock()
+	b.ended = true
+	if b.resume != nil {
+		close(b.resume)
+	}
+	b.mu.Unlock()
+	b.workers.Wait()
+}

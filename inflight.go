@@ -42,10 +42,10 @@ type delivery struct {
 	cell       cell              // what the handler asked for
 	marks      map[string]string // of pieces that republish, as they were at the delivery
 	endContext context.CancelCauseFunc
-	visibility time.Duration // what each extension asks for
-	leases     *leases       // of the subscription that serves it
-	lossTold   bool          // serve has reported that the lease is lost
-	lost       chan struct{} // closed when the lease is lost
+	visibility time.Duration   // what each extension asks for
+	leases     *leases         // of the subscription that serves it
+	lossTold   bool            // serve has reported that the lease is lost
+	lost       chan struct{}   // closed when the lease is lost
 	values     deliveryContext // the parent of its message's context
 
 	held *inFlight // guards what follows
@@ -59,12 +59,12 @@ type delivery struct {
 	// handler has not finished: its verdict comes first. Nil once it has.
 	predecessor *delivery
 	ended       chan struct{} // closed when the outcome is decided; nil unless this is a predecessor
-	superseded  bool       // received again after it was decided: the newer delivery carries on
-	onWire      bool       // its settlement is on the wire, or its lease is lost: no extension any more
-	extension   *extension // under way, nil if there is none
-	extendAt    time.Time  // when to extend next; zero while one is under way or none is possible
-	warned      bool       // that it is held for as long as it can be
-	heapIndex   int        // in leases, -1 if not there
+	superseded  bool          // received again after it was decided: the newer delivery carries on
+	onWire      bool          // its settlement is on the wire, or its lease is lost: no extension any more
+	extension   *extension    // under way, nil if there is none
+	extendAt    time.Time     // when to extend next; zero while one is under way or none is possible
+	warned      bool          // that it is held for as long as it can be
+	heapIndex   int           // in leases, -1 if not there
 }
 
 // extension is one delivery in an extension call, with the receipt and the seconds

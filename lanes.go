@@ -53,8 +53,8 @@ type lane struct {
 
 	waiting []follower // in order
 	permits int
-	acked   []decision  // their deletes wait for those of their followers
-	timer   *time.Timer // of acked, nil if that is empty
+	acked   []*settlement // their deletes wait for those of their followers
+	timer   *time.Timer   // of acked, nil if that is empty
 }
 
 // follower is a delivery that waits for those before it.
@@ -170,7 +170,7 @@ func (in *lane) next() (next follower, ok bool) {
 // decided carries out what was decided about the head of the lane. After an ack or a
 // drop the next one goes. Otherwise what was received behind the head is given back
 // with it, and comes again after it.
-func (in *lane) decided(head decision) {
+func (in *lane) decided(head *settlement) {
 	s := in.all.settler
 	defer in.all.receiver.heads.decided(head.d.id) // after it was entered as retried
 	switch {
@@ -220,25 +220,25 @@ func (in *lane) takeWaiting() []follower {
 // decideUnhandled decides that deliveries are given back, last first, so that each is
 // kept back by those before it until they are given back, too. One that was acked
 // before is deleted.
-func (l *lanes) decideUnhandled(run []follower) []decision {
-	decisions := make([]decision, 0, len(run)+1)
+func (l *lanes) decideUnhandled(run []follower) []*settlement {
+	list := make([]*settlement, 0, len(run)+1)
 	for _, f := range slices.Backward(run) {
 		p := plan{outcome: Released}
 		if f.arrival == alreadyAcked {
 			p = plan{outcome: Acked, removes: true}
 		}
-		decisions = append(decisions, l.settler.decide(f.d, p))
+		list = append(list, l.settler.decide(f.d, p))
 		l.receiver.heads.decided(f.d.id)
 	}
-	return decisions
+	return list
 }
 
 // giveBack makes deliveries visible, in their order, in one call. after is when the
 // last of them is.
-func (in *lane) giveBack(decisions []decision, after time.Duration) {
-	if len(decisions) > 0 {
+func (in *lane) giveBack(list []*settlement, after time.Duration) {
+	if len(list) > 0 {
 		quiet := in.quiet(after)
-		in.settling.Go(func() { in.all.settler.settleTogether(decisions, quiet) })
+		in.settling.Go(func() { in.all.settler.settleTogether(list, quiet) })
 	}
 }
 
@@ -256,7 +256,7 @@ func (in *lane) quiet(after time.Duration) func() {
 }
 
 // ack lets the delete of the head wait for those of its followers, if it has some.
-func (in *lane) ack(head decision) {
+func (in *lane) ack(head *settlement) {
 	in.all.mu.Lock()
 	in.acked = append(in.acked, head)
 	alone := len(in.waiting) == 0

@@ -74,11 +74,11 @@ func newSettler(ctx context.Context, queue *boundQueue, held *inFlight, permits 
 }
 
 // lingerOf is how long a delete may wait for others.
-func lingerOf(attempt *settlement) time.Duration {
-	if attempt.again {
+func lingerOf(c *settlement) time.Duration {
+	if c.again {
 		return 0
 	}
-	return min(max(attempt.held/4, shortestLinger), longestLinger, time.Until(attempt.leaseEnd)/4)
+	return min(max(c.held()/4, shortestLinger), longestLinger, time.Until(c.receipt.leaseEnd)/4)
 }
 
 // wait returns when no call is under way. Everything has been settled.
@@ -191,23 +191,25 @@ func (s *settler) readPolicyAgain() *redrivePolicy {
 	return s.queue.policy.Load()
 }
 
-// decision is a delivery whose outcome is fixed.
-type decision struct {
-	d       *delivery
-	receipt receipt
-	plan    plan
-	at      time.Time
-	err     error // what became of it, if that is known
-	done    bool  // there is nothing to send
+// settlement is a delivery whose outcome is fixed, and what is to be sent for it.
+type settlement struct {
+	d        *delivery
+	plan     plan
+	at       time.Time
+	receipt  receipt    // the newest when it was decided or, later, sent
+	err      error      // what became of it, if that is known when it is decided
+	done     bool       // there is nothing to send
+	again    bool       // it was sent before
+	answered chan error // capacity 1, answered exactly once each time it is added to a batcher
 }
 
 // held is the time from the receipt to the verdict.
-func (c *decision) held() time.Duration { return c.at.Sub(c.receipt.receivedAt) }
+func (c *settlement) held() time.Duration { return c.at.Sub(c.receipt.receivedAt) }
 
 // decide fixes the outcome of a delivery. It is called exactly once per delivery, by
 // the goroutine that serves it; what is decided has to be carried out, and concluded.
-func (s *settler) decide(d *delivery, p plan) decision {
-	c := decision{d: d, plan: p, at: time.Now()}
+func (s *settler) decide(d *delivery, p plan) *settlement {
+	c := &settlement{d: d, plan: p, at: time.Now()}
 	var lost, again bool
 	c.receipt, lost, again = s.held.decide(d, p.outcome, p.removes)
 	d.endContext(ErrSettled)
@@ -229,11 +231,14 @@ func (s *settler) decide(d *delivery, p plan) decision {
 	case lost:
 		c.err = ErrLeaseLost
 	}
+	if !c.done {
+		c.answered = make(chan error, 1)
+	}
 	return c
 }
 
 // conclude is the end of a delivery.
-func (s *settler) conclude(c decision, err error) {
+func (s *settler) conclude(c *settlement, err error) {
 	s.held.leave(c.d, c.plan.removes && err != nil)
 	s.settled(c, err)
 }
@@ -260,7 +265,7 @@ func (s *settler) decided() {
 
 // carryOut sends what was decided and returns what became of it. queued, if not nil, is
 // called as soon as a delete is in the batcher.
-func (s *settler) carryOut(c decision, quiet, queued func()) error {
+func (s *settler) carryOut(c *settlement, quiet, queued func()) error {
 	if c.done {
 		return c.err
 	}
@@ -270,38 +275,33 @@ func (s *settler) carryOut(c decision, quiet, queued func()) error {
 	} else if quiet != nil {
 		quiet()
 	}
-	attempt := newSettlement(c)
-	via.add(attempt)
+	via.add(c)
 	if queued != nil {
 		queued()
 	}
 	if c.err != nil {
 		// On a standard queue an old receipt still deletes, as long as nobody has
 		// received the message since. A 200 does not say that the message is gone.
-		return cmp.Or(<-attempt.answered, c.err)
+		return cmp.Or(<-c.answered, c.err)
 	}
-	err := s.finish(via, attempt, <-attempt.answered)
+	err := s.finish(via, c, <-c.answered)
 	if !c.plan.removes && errors.Is(err, errReceivedAgain) {
 		return nil // visible it was
 	}
 	return err
 }
 
-// settleTogether carries out and concludes decisions of one group: deletes in one batch,
+// settleTogether carries out and concludes list of one group: deletes in one batch,
 // changes of visibility in one call and in their order. What fails is tried again alone.
-func (s *settler) settleTogether(decisions []decision, quiet func()) {
+func (s *settler) settleTogether(list []*settlement, quiet func()) {
 	var deletes, changes []*settlement
-	attempts := make([]*settlement, len(decisions))
-	for i, c := range decisions {
+	for _, c := range list {
 		switch {
 		case c.done:
-			continue
 		case c.plan.removes:
-			attempts[i] = newSettlement(c)
-			deletes = append(deletes, attempts[i])
+			deletes = append(deletes, c)
 		default:
-			attempts[i] = newSettlement(c)
-			changes = append(changes, attempts[i])
+			changes = append(changes, c)
 		}
 	}
 	s.deletes.add(deletes...)
@@ -312,12 +312,12 @@ func (s *settler) settleTogether(decisions []decision, quiet func()) {
 		s.changeTogether(changes)
 	}
 	var failed sync.WaitGroup
-	for i, c := range decisions {
+	for _, c := range list {
 		if c.done {
 			s.conclude(c, c.err)
 			continue
 		}
-		via, err := s.changes, <-attempts[i].answered
+		via, err := s.changes, <-c.answered
 		if c.plan.removes {
 			via = s.deletes
 		}
@@ -325,7 +325,7 @@ func (s *settler) settleTogether(decisions []decision, quiet func()) {
 			s.conclude(c, nil)
 			continue
 		}
-		failed.Go(func() { s.conclude(c, s.finish(via, attempts[i], err)) })
+		failed.Go(func() { s.conclude(c, s.finish(via, c, err)) })
 	}
 	failed.Wait()
 }
@@ -367,7 +367,7 @@ func (s *settler) tellLoss(d *delivery) {
 	}
 }
 
-func (s *settler) settled(c decision, err error) {
+func (s *settler) settled(c *settlement, err error) {
 	fields := func() watermill.LogFields {
 		return watermill.LogFields{logMessageID: c.d.id, logReceiveCount: c.receipt.count, "outcome": c.plan.outcome.String()}
 	}
@@ -391,31 +391,17 @@ func (s *settler) settled(c decision, err error) {
 	}
 }
 
-// settlement is what is to be sent for one delivery.
-type settlement struct {
-	d        *delivery
-	after    time.Duration
-	held     time.Duration
-	leaseEnd time.Time  // when it was decided
-	again    bool       // it was sent before
-	answered chan error // capacity 1, answered exactly once each time it is added
-}
-
-func newSettlement(c decision) *settlement {
-	return &settlement{d: c.d, after: c.plan.after, held: c.held(), leaseEnd: c.receipt.leaseEnd, answered: make(chan error, 1)}
-}
-
 // finish is given the answer to a settlement. It adds the settlement to the batcher again,
 // alone, until SQS has confirmed it, refuses it for good, or the lease is over.
-func (s *settler) finish(via *batcher[*settlement], attempt *settlement, err error) error {
+func (s *settler) finish(via *batcher[*settlement], c *settlement, err error) error {
 	const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
-	d := attempt.d
-	attempt.again = true
+	d := c.d
+	c.again = true
 	for round := 0; ; round++ {
 		for errors.Is(err, errExtending) && s.ctx.Err() == nil {
 			d.letExtensionPass(s.ctx, d.removes)
-			via.add(attempt)
-			err = <-attempt.answered
+			via.add(c)
+			err = <-c.answered
 		}
 		if err == nil || errors.Is(err, errReceivedAgain) || errors.Is(err, ErrLeaseLost) || isReceiptGone(err) {
 			return err
@@ -431,8 +417,8 @@ func (s *settler) finish(via *batcher[*settlement], attempt *settlement, err err
 		case <-s.ctx.Done():
 			return err
 		}
-		via.add(attempt)
-		err = <-attempt.answered
+		via.add(c)
+		err = <-c.answered
 	}
 }
 
@@ -440,24 +426,24 @@ func (s *settler) finish(via *batcher[*settlement], attempt *settlement, err err
 // any more. Those that have been received again since are left out; so are changes of
 // visibility (not deletes) whose lease is over, since somebody else may have the
 // message, and what an extension stands in the way of.
-func (s *settler) board(batch []*settlement, deletes bool) (boarded []*settlement, receipts []receipt, timeout time.Duration) {
+func (s *settler) board(batch []*settlement, deletes bool) (boarded []*settlement, timeout time.Duration) {
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()
 	now := time.Now()
 	timeout = maxAttempt
-	boarded, receipts = make([]*settlement, 0, len(batch)), make([]receipt, 0, len(batch))
-	for _, attempt := range batch {
-		d := attempt.d
+	boarded = batch[:0:len(batch)]
+	for _, c := range batch {
+		d := c.d
 		over := !now.Before(d.receipt.leaseEnd)
 		switch {
 		case d.superseded:
-			attempt.answered <- errReceivedAgain
+			c.answered <- errReceivedAgain
 			continue
 		case !deletes && (over || d.isLost):
-			attempt.answered <- ErrLeaseLost
+			c.answered <- ErrLeaseLost
 			continue
 		case !over && !d.isLost && d.inItsWay(deletes):
-			attempt.answered <- errExtending
+			c.answered <- errExtending
 			continue
 		case over:
 			timeout = min(timeout, lostAttempt)
@@ -465,20 +451,20 @@ func (s *settler) board(batch []*settlement, deletes bool) (boarded []*settlemen
 			timeout = min(timeout, attemptTime(d.receipt.leaseEnd))
 		}
 		d.unlease()
-		boarded = append(boarded, attempt)
-		receipts = append(receipts, d.receipt)
+		c.receipt = d.receipt
+		boarded = append(boarded, c)
 	}
-	return boarded, receipts, timeout
+	return boarded, timeout
 }
 
 func (s *settler) sendDeletes(batch []*settlement) {
-	batch, receipts, timeout := s.board(batch, true)
+	batch, timeout := s.board(batch, true)
 	if len(batch) == 0 {
 		return
 	}
 	handles := make([]string, len(batch))
-	for i, r := range receipts {
-		handles[i] = r.handle
+	for i, c := range batch {
+		handles[i] = c.receipt.handle
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
@@ -488,20 +474,20 @@ func (s *settler) sendDeletes(batch []*settlement) {
 }
 
 func (s *settler) sendChanges(batch []*settlement) {
-	batch, receipts, timeout := s.board(batch, false)
+	batch, timeout := s.board(batch, false)
 	if len(batch) == 0 {
 		return
 	}
 	changes := make([]visibilityChange, len(batch))
-	for i, attempt := range batch {
-		seconds, cut := visibilitySeconds(attempt.after, time.Until(receipts[i].limit))
+	for i, c := range batch {
+		seconds, cut := visibilitySeconds(c.plan.after, time.Until(c.receipt.limit))
 		if cut {
 			warn(s.log, "A retry delay is shortened: SQS keeps a message invisible for at most 12 hours after its receipt", watermill.LogFields{
-				logMessageID: attempt.d.id, "delay": attempt.after.String(),
+				logMessageID: c.d.id, "delay": c.plan.after.String(),
 				"shortened_to": (time.Duration(seconds) * time.Second).String(),
 			})
 		}
-		changes[i] = visibilityChange{handle: receipts[i].handle, seconds: seconds}
+		changes[i] = visibilityChange{handle: c.receipt.handle, seconds: seconds}
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
