@@ -32,8 +32,8 @@ type batcher[T any] struct {
 	idle    int // workers that wait on resume
 	ended   bool
 	resume  chan struct{} // made with the first of them
-	timer   *time.Timer // runs while entries linger
-	due     time.Time   // when it goes off
+	timer   *time.Timer   // runs while entries linger
+	due     time.Time     // when it goes off
 }
 
 // add queues entries, which leave in their order. send reports what became of them.

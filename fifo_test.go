@@ -2,6 +2,7 @@ package watermillsqs_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +21,7 @@ import (
 func (h *harness) fifo(name string, attributes map[string]string) *sqstest.Queue {
 	h.t.Helper()
 	all := map[string]string{"FifoQueue": "true", "ContentBasedDeduplication": "true"}
-	for key, value := range attributes {
-		all[key] = value
-	}
+	maps.Copy(all, attributes)
 	return h.queue(name, all)
 }
 

@@ -173,6 +173,26 @@ func (s *Subscriber) unregister(sub *subscription) {
 	s.conn.remove(sub)
 }
 
+// locate finds a queue and reads its attributes.
+func (s *Subscriber) locate(ctx context.Context, clients *clients, id queueID, create *creation) (queueURL string, facts queueFacts, created bool, err error) {
+	for again := false; ; again = true {
+		queueURL, created, err = s.conn.queues.resolve(ctx, clients, id, create)
+		if err != nil {
+			return "", facts, false, err
+		}
+		facts, err = describe(ctx, clients, queueURL)
+		switch {
+		case created && isQueueMissing(err): // not known everywhere yet
+			facts, err = assumedFacts(*create)
+			return queueURL, facts, created, err
+		case !isQueueMissing(err) || id.url != "" || again:
+			return queueURL, facts, created, err
+		}
+		// The cached URL is of a queue that has been deleted since.
+		s.conn.queues.forget(id, queueURL)
+	}
+}
+
 // find is all that is done for a topic before receiving.
 func (s *Subscriber) find(ctx context.Context, topic string) (*boundQueue, error) {
 	clients, err := s.conn.forSubscribe()
@@ -206,24 +226,7 @@ func (s *Subscriber) find(ctx context.Context, topic string) (*boundQueue, error
 	if queue.CreateIfMissing {
 		create = &creation{attributes: queue.creationAttributes(), tags: queue.Tags}
 	}
-
-	queueURL, created, err := s.conn.queues.resolve(ctx, clients, id, create)
-	if err != nil {
-		return nil, err
-	}
-	facts, err := describe(ctx, clients, queueURL)
-	if created && isQueueMissing(err) {
-		facts, err = assumedFacts(*create)
-	} else if isQueueMissing(err) && id.url == "" {
-		// The cached URL is of a queue that has been deleted since.
-		s.conn.queues.forget(id, queueURL)
-		if queueURL, created, err = s.conn.queues.resolve(ctx, clients, id, create); err != nil {
-			return nil, err
-		}
-		if facts, err = describe(ctx, clients, queueURL); created && isQueueMissing(err) {
-			facts, err = assumedFacts(*create)
-		}
-	}
+	queueURL, facts, created, err := s.locate(ctx, clients, id, create)
 	if err != nil {
 		return nil, err
 	}
