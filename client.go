@@ -17,6 +17,9 @@ import (
 // never has to dial again.
 const maxPollers = 64
 
+// callConnections is how many idle connections the pool for all other calls keeps.
+const callConnections = 256
+
 // clients are the two SDK clients of a connection. Long polls occupy a connection
 // for up to 20 s each, so they have an HTTP client and a pool of their own and
 // never starve sends and settlements.

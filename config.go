@@ -3,6 +3,8 @@ package watermillsqs
 import (
 	"fmt"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 const (
@@ -125,8 +127,25 @@ type PublisherConfig struct {
 	Attributes map[string]string
 	Tags       map[string]string
 
-	// PublishTimeout bounds one Publish call. Default: 30 s. Negative is refused.
+	// PublishTimeout bounds one Publish call. When it has passed, what is not on the
+	// wire is not sent any more, and of what is, the answer is not known: SQS may
+	// have accepted it. Default: 30 s. Negative is refused.
 	PublishTimeout time.Duration
+
+	// GroupID returns the message group of a message (MessageGroupId), in place of
+	// the metadata key [GroupIDKey], which says what it may be and what it is for. ""
+	// is none, which is an error for a FIFO queue. It must not change the message.
+	// Default: nil, the metadata key.
+	GroupID func(topic string, msg *message.Message) string
+
+	// DeduplicationID returns the deduplication id of a message to a FIFO queue
+	// (MessageDeduplicationId), in place of the metadata key [DeduplicationIDKey] and
+	// of the UUID. "" sends none: then the queue must have content-based
+	// deduplication, which compares bodies, and nothing else. Within five minutes SQS
+	// drops, without a word, every message but the first of an id: see
+	// [DeduplicationIDKey]. It must not change the message, and is not called for
+	// standard queues. Default: nil, the metadata key, else the UUID.
+	DeduplicationID func(topic string, msg *message.Message) string
 
 	// Marshaler turns Watermill messages into what SQS carries. Default:
 	// [DefaultMarshaler].

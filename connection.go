@@ -67,8 +67,10 @@ type Config struct {
 //
 // It is safe for concurrent use.
 type Connection struct {
-	config Config
-	queues queueCache
+	config   Config
+	queues   queueCache
+	outboxes outboxes
+	publish  sync.WaitGroup // Publish calls; added to under mu, and only while they are allowed
 
 	mu            sync.Mutex // guards what follows; never held during a call
 	state         connectionState
@@ -173,8 +175,9 @@ func (c *Connection) Connect(ctx context.Context) error {
 var errConnectionClosed = fmt.Errorf("watermillsqs: the connection is closed: %w", ErrNotConnected)
 
 // Close ends the connection: it refuses new subscriptions, closes the open ones as
-// [Subscriber.Close] does, waits for them, and from then on refuses publishes. It
-// is idempotent; every call returns when the connection is closed.
+// [Subscriber.Close] does, waits for them, from then on refuses publishes, and waits
+// for those that are under way, each up to its PublishTimeout. It is idempotent; every
+// call returns when the connection is closed.
 func (c *Connection) Close() error {
 	c.mu.Lock()
 	if c.state == stateClosing || c.state == stateClosed {
@@ -198,19 +201,40 @@ func (c *Connection) Close() error {
 
 	c.mu.Lock()
 	c.state = stateClosed
-	if c.clients != nil {
-		c.clients.closeIdle()
-	}
+	clients := c.clients
 	c.mu.Unlock()
+	c.publish.Wait()
+	c.outboxes.wait()
+	if clients != nil {
+		clients.closeIdle()
+	}
 	close(c.closed)
 	return nil
 }
+
+// beginPublish is forPublish for a call that Close waits for, until endPublish.
+func (c *Connection) beginPublish() (*clients, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clients, err := c.publishClients()
+	if err == nil {
+		c.publish.Add(1)
+	}
+	return clients, err
+}
+
+func (c *Connection) endPublish() { c.publish.Done() }
 
 // forPublish returns the clients as long as publishing is allowed: until the last
 // drain has ended.
 func (c *Connection) forPublish() (*clients, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.publishClients()
+}
+
+// publishClients is forPublish with the mutex held.
+func (c *Connection) publishClients() (*clients, error) {
 	switch c.state {
 	case stateConnected:
 		return c.clients, nil
@@ -393,7 +417,6 @@ func (config Config) load(ctx context.Context) (*clients, error) {
 		}
 		return sqs.NewFromConfig(loaded, options)
 	}
-	const callConnections = 256
 	result.calls = build(callConnections)
 	result.polls = build(maxPollers)
 

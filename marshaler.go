@@ -51,8 +51,9 @@ const (
 
 var (
 	// ErrInvalidDelay means that a message's delay metadata (Watermill's
-	// components/delay) cannot be read, or asks for more than the 15 minutes for
-	// which SQS can delay a message.
+	// components/delay) cannot be read, asks for more than the 15 minutes for which
+	// SQS can delay a message, or asks a FIFO queue for a delay, which has none for
+	// a single message.
 	ErrInvalidDelay = errors.New("watermillsqs: invalid delay")
 )
 
@@ -99,6 +100,7 @@ type Marshaler interface {
 //   - a nil payload comes back as an empty one, nil metadata as an empty map;
 //   - delay metadata (Watermill's components/delay) is consumed: it becomes
 //     DelaySeconds and is not carried on;
+//   - a deduplication id ([DeduplicationIDKey]) is consumed, too, by Publish;
 //   - the metadata in which this library records a verdict is not published.
 //
 // The delay is what remains until delay.DelayedUntilKey or, where that is absent
@@ -228,8 +230,8 @@ func (m DefaultMarshaler) order(keys []string) (named int) {
 }
 
 // Unmarshal implements [Marshaler]. Its errors wrap [ErrUndecodable]. Delay
-// metadata and recorded verdicts that a message carries are dropped, since they
-// take effect once; the X-Ray trace header is added under [TraceHeaderKey]. The
+// metadata, a deduplication id and recorded verdicts that a message carries are
+// dropped, since they take effect once; the X-Ray trace header is added under [TraceHeaderKey]. The
 // message's Metadata and Payload are never nil.
 func (DefaultMarshaler) Unmarshal(_ string, msg types.Message) (*message.Message, error) {
 	result := message.NewMessage("", nil)
@@ -293,7 +295,7 @@ func (DefaultMarshaler) Unmarshal(_ string, msg types.Message) (*message.Message
 // isConsumed reports whether metadata under key takes effect once, and so is
 // neither published nor delivered.
 func isConsumed(key string) bool {
-	return key == delay.DelayedUntilKey || key == delay.DelayedForKey || isReservedKey(key)
+	return key == delay.DelayedUntilKey || key == delay.DelayedForKey || key == DeduplicationIDKey || isReservedKey(key)
 }
 
 // isOwnAttribute reports whether an attribute of this name has a meaning of its

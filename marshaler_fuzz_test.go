@@ -45,7 +45,7 @@ func FuzzRoundTrip(f *testing.F) {
 		msg.Metadata[key1] = value1
 		msg.Metadata[key2] = value2
 		for key := range msg.Metadata {
-			if key == delay.DelayedUntilKey || key == delay.DelayedForKey || isReservedKey(key) {
+			if key == delay.DelayedUntilKey || key == delay.DelayedForKey || key == DeduplicationIDKey || isReservedKey(key) {
 				delete(msg.Metadata, key)
 			}
 		}

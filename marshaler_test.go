@@ -247,12 +247,12 @@ func TestMarshalDelay(t *testing.T) {
 }
 
 func TestConsumedMetadataIsNeitherPublishedNorDelivered(t *testing.T) {
-	consumed := []string{"watermillsqs_outcome", "watermillsqs_retry_after", delay.DelayedForKey, delay.DelayedUntilKey}
+	consumed := []string{"watermillsqs_outcome", "watermillsqs_retry_after", delay.DelayedForKey, delay.DelayedUntilKey, DeduplicationIDKey}
 	msg := newTestMessage("u", "x", "a", "1")
 	attributes := map[string]types.MessageAttributeValue{"a": stringAttribute("1")}
 	var pack packed
 	for _, key := range consumed {
-		if isReservedKey(key) {
+		if isReservedKey(key) || key == DeduplicationIDKey {
 			msg.Metadata[key] = "\x00"
 			out, err := DefaultMarshaler{AttributeKeys: []string{key}}.Marshal("topic", msg)
 			require.NoError(t, err)

@@ -10,19 +10,12 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-const (
-	maxBatchBytes = 1 << 20 // of a whole SendMessageBatch, as SQS counts
-
-	// sendRounds is how often an entry is sent that failed alone and not through a
-	// fault of its own. A call that fails as a whole has been tried three times by
-	// the SDK already.
-	sendRounds = 3
-)
+// sendRounds is how often a message is sent that failed alone and not through a fault
+// of its own. A call that fails as a whole has been tried three times by the SDK
+// already.
+const sendRounds = 3
 
 // A Publisher sends to SQS queues. It implements [message.Publisher] and is safe for
 // concurrent use.
@@ -60,26 +53,43 @@ func NewPublisher(conn *Connection, config PublisherConfig, logger watermill.Log
 // returns when SQS has accepted all of them, or with an error that says which were
 // not: see [PublishError].
 //
-// A call with a message that can never be sent sends nothing. One message travels
-// as SendMessage, several as SendMessageBatch, up to ten and 1 MiB per call.
-// Entries that fail alone are sent again alone, unless SQS says that they can
-// never be accepted.
+// A call with a message that can never be sent sends nothing. A lone message leaves
+// at once, as SendMessage, and several as SendMessageBatch, up to ten and 1 MiB per
+// call. While a send to the queue is under way, what other calls of Publish on this
+// connection bring meanwhile piles up, and leaves together: full batches at once, the
+// rest when the send is answered, or has taken 250 ms. No timer delays a message
+// otherwise. Each call of Publish gets the result of its own messages. Its batches
+// leave one after the other.
 //
-// A message whose context has ended is not sent, unless the context is that of a
-// delivery of this library: a router publishes what a handler produced after the
-// handler's context may have ended. Once a message is on the wire its answer is
-// waited for, up to PublishTimeout. Watermill's delay metadata (components/delay)
-// becomes DelaySeconds.
+// Messages that fail alone are sent again alone, up to three times in all, unless SQS
+// says that they can never be accepted. A batch that is refused as a whole for what
+// one message contains is sent message by message. When a call fails as a whole
+// although the SDK has tried it again, the rest of this Publish is not sent.
+//
+// A message whose context has ended before it is on the wire is not sent, unless the
+// context is that of a delivery of this library: a router publishes what a handler
+// produced after the handler's context may have ended. Once a message is on the wire
+// its answer is waited for, up to PublishTimeout. Watermill's delay metadata
+// (components/delay) becomes DelaySeconds.
+//
+// To a FIFO queue (its name ends in .fifo) each message needs a group: see
+// [GroupIDKey] and [DeduplicationIDKey]. Within a group, the messages of one call, and
+// those of calls that follow each other, are in the queue in that order. So after one
+// that was not accepted none of its group's later ones of the same call is sent, and it
+// is sent again only if none of them was accepted in the same batch.
 //
 // Publish does not change the messages.
 //
 // Errors: [PublishError]; or, before anything else, ErrNotConnected, ErrClosed or
-// ErrInvalidQueue (wrapped).
+// ErrInvalidQueue (wrapped). Those of the single messages wrap ErrInvalidMessage,
+// ErrMessageTooLarge, ErrInvalidDelay, ErrRepublishRetry, context.DeadlineExceeded
+// after PublishTimeout, the cause with which a context has ended, or the SDK's error.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
-	clients, err := p.conn.forPublish()
+	clients, err := p.conn.beginPublish()
 	if err != nil {
 		return err
 	}
+	defer p.conn.endPublish()
 	if p.isClosed() {
 		return fmt.Errorf("watermillsqs: publish to %q: the publisher is closed: %w", topic, ErrClosed)
 	}
@@ -90,25 +100,29 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(messages) == 0 {
 		return nil
 	}
-	call := publishCall{p: p, clients: clients, id: id, failed: make([]error, len(messages))}
+	call := &publishCall{p: p, clients: clients, id: id}
 	if err := call.marshal(topic, messages); err != nil {
 		return err
 	}
-
-	if call.entries = call.dropEnded(call.entries); len(call.entries) == 0 {
+	rest := call.sendable(call.pointers())
+	if len(rest) == 0 {
 		return call.result(topic, messages)
 	}
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(messages[0].Context()), p.config.PublishTimeout)
 	defer cancel()
-	if call.url, err = call.lookUp(ctx); err != nil {
-		for _, entry := range call.entries {
-			call.failed[entry.index] = err
+	queueURL, err := call.lookUp(ctx, rest)
+	if err != nil {
+		for _, l := range rest {
+			l.err = err
 		}
 		return call.result(topic, messages)
 	}
+	call.use(queueURL)
+	defer func() { call.box.unhold() }()
+	defer call.watch(rest)()
 	p.log.Debug("Publishing", watermill.LogFields{logTopic: topic, logQueue: id.name, "messages": len(messages)})
-	call.send(ctx)
+	call.send(ctx, rest)
 	return call.result(topic, messages)
 }
 
@@ -137,47 +151,34 @@ type publishCall struct {
 	p       *Publisher
 	clients *clients
 	id      queueID
-	url     string
-	entries []publishEntry
-	failed  []error // by position in the call
-	moved   bool    // the queue has been looked up again once
+	box     *outbox
+	letters []letter // by position in the call
+	parcel  parcel   // what of them is in the outbox
+	moved   bool     // the queue has been looked up again once
+
+	// unwanted gets a value, or is closed, when the context of a message ends.
+	unwanted <-chan struct{}
+	shared   bool // unwanted is closed: there is one context for all
+	// broken has, for a FIFO group, the first letter that was refused for good.
+	broken map[string]*letter
 }
 
-// publishEntry is one message of the call.
-type publishEntry struct {
-	index int
-	ctx   context.Context // ends the wish to send; nil if it never does
-	out   Outgoing
-	size  int
-}
-
-// marshal turns the messages into entries. It fails, with the faults of all of
-// them, if one can never be sent.
+// marshal turns the messages into letters. It fails, with the faults of all of them, if
+// one can never be sent.
 func (c *publishCall) marshal(topic string, messages []*message.Message) error {
-	c.entries = make([]publishEntry, len(messages))
+	c.letters = make([]letter, len(messages))
 	var faults []MessageError
 	for i, msg := range messages {
 		if msg == nil {
 			faults = append(faults, MessageError{Index: i, Err: errors.New("the message is nil")})
 			continue
 		}
-		err := checkRepublished(msg)
-		var out Outgoing
-		if err == nil {
-			out, err = c.p.config.Marshaler.Marshal(topic, msg)
-		}
-		if err == nil {
-			err = out.validate()
-		}
+		out, err := c.outgoing(topic, msg)
 		if err != nil {
 			faults = append(faults, MessageError{Index: i, UUID: msg.UUID, Err: err})
 			continue
 		}
-		ctx := msg.Context()
-		if deliveryFrom(ctx) != nil {
-			ctx = nil // its values count, its end does not
-		}
-		c.entries[i] = publishEntry{index: i, ctx: ctx, out: out, size: out.size()}
+		c.letters[i] = newLetter(msg.Context(), i, out)
 	}
 	if faults != nil {
 		return &PublishError{Topic: topic, Messages: len(messages), Failed: faults}
@@ -185,39 +186,130 @@ func (c *publishCall) marshal(topic string, messages []*message.Message) error {
 	return nil
 }
 
+// outgoing is what to send for a message.
+func (c *publishCall) outgoing(topic string, msg *message.Message) (Outgoing, error) {
+	const noDelay = "a FIFO queue has no delay for a single message, only its own DelaySeconds for all of them"
+	config := &c.p.config
+	if err := checkRepublished(msg); err != nil {
+		return Outgoing{}, err
+	}
+	out, err := config.Marshaler.Marshal(topic, withoutDeduplicationID(msg))
+	switch {
+	case err == nil && out.DelaySeconds > 0 && c.id.isFIFO():
+		return Outgoing{}, fmt.Errorf("%w: it is %d s, but %s", ErrInvalidDelay, out.DelaySeconds, noDelay)
+	case errors.Is(err, ErrInvalidDelay) && c.id.isFIFO():
+		return Outgoing{}, fmt.Errorf("%w (and %s)", err, noDelay)
+	case err != nil:
+		return Outgoing{}, err
+	}
+	if err := (idsOf{config.GroupID, config.DeduplicationID}).fill(&out, topic, msg, c.id.isFIFO()); err != nil {
+		return Outgoing{}, err
+	}
+	return out, out.validate()
+}
+
+func newLetter(ctx context.Context, index int, out Outgoing) letter {
+	l := letter{index: index, out: out, size: out.size(), values: ctx}
+	if deliveryFrom(ctx) == nil { // of a delivery's, the values count, not the end
+		l.ends = ctx
+	}
+	return l
+}
+
+func (c *publishCall) pointers() []*letter {
+	pointers := make([]*letter, len(c.letters))
+	for i := range c.letters {
+		pointers[i] = &c.letters[i]
+	}
+	return pointers
+}
+
 // lookUp finds the queue. Nothing is on the wire yet, so the end of the context of
 // a lone message ends it.
-func (c *publishCall) lookUp(ctx context.Context) (string, error) {
+func (c *publishCall) lookUp(ctx context.Context, letters []*letter) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if len(c.entries) == 1 && c.entries[0].ctx != nil {
-		defer context.AfterFunc(c.entries[0].ctx, cancel)()
+	if len(letters) == 1 && letters[0].ends != nil {
+		defer context.AfterFunc(letters[0].ends, cancel)()
 	}
 	queueURL, _, err := c.p.conn.queues.resolve(ctx, c.clients, c.id, c.p.config.creation())
 	return queueURL, err
 }
 
-// send sends all entries and notes in failed what became of them.
-func (c *publishCall) send(ctx context.Context) {
-	rest := c.entries
-	for len(rest) > 0 {
-		n := batchLength(rest)
-		batch := rest[:n]
-		rest = rest[n:]
-		if err := c.sendBatch(ctx, batch); err != nil {
-			// The call as a whole failed although the SDK tried it again: the next
-			// one would most likely fail, too.
-			c.notSent(rest, err)
-			return
+// use makes a queue's outbox the one to send with.
+func (c *publishCall) use(queueURL string) {
+	if c.box != nil {
+		c.box.unhold()
+	}
+	c.box = c.p.conn.outboxes.hold(c.clients, queueURL, c.id.isFIFO())
+}
+
+// watch makes unwanted tell when the context of a message ends, until the function that
+// it returns is called.
+func (c *publishCall) watch(letters []*letter) (stop func()) {
+	var first <-chan struct{}
+	c.shared = true
+	for i, l := range letters {
+		var done <-chan struct{}
+		if l.ends != nil {
+			done = l.ends.Done()
+		}
+		if i == 0 {
+			first = done
+		}
+		c.shared = c.shared && done == first
+	}
+	if c.shared {
+		c.unwanted = first
+		return func() {}
+	}
+	unwanted := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case unwanted <- struct{}{}:
+		default:
+		}
+	}
+	c.unwanted = unwanted
+	var stops []func() bool
+	var watched <-chan struct{}
+	for _, l := range letters {
+		if l.ends != nil && l.ends.Done() != watched { // neighbours often share one
+			watched = l.ends.Done()
+			stops = append(stops, context.AfterFunc(l.ends, tell))
+		}
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
 		}
 	}
 }
 
-// batchLength is how many of the entries fit one call: ten, and 1 MiB.
-func batchLength(entries []publishEntry) int {
+// send sends all letters, and leaves in each what became of it. What fits one call is
+// in the outbox at a time.
+func (c *publishCall) send(ctx context.Context, rest []*letter) {
+	c.parcel.done = make(chan struct{}, 1)
+	c.parcel.deadline, _ = ctx.Deadline()
+	for len(rest) > 0 {
+		n := batchLength(rest)
+		if err := c.sendParcel(ctx, rest[:n]); err != nil {
+			// The call as a whole failed although the SDK tried it again: the next
+			// one would most likely fail, too.
+			for _, l := range rest[n:] {
+				l.err = fmt.Errorf("not sent, since an earlier call failed: %w", err)
+			}
+			return
+		}
+		rest = rest[n:]
+	}
+}
+
+// batchLength is how many of the letters fit one call: ten, and 1 MiB.
+func batchLength(letters []*letter) int {
 	n, bytes := 0, 0
-	for n < len(entries) && n < maxBatch {
-		bytes += entries[n].size
+	for n < len(letters) && n < maxBatch {
+		bytes += letters[n].size
 		if n > 0 && bytes > maxBatchBytes {
 			break
 		}
@@ -226,157 +318,173 @@ func batchLength(entries []publishEntry) int {
 	return n
 }
 
-// sendBatch sends entries that fit one call until each is accepted, refused for
-// good, or has been tried often enough. It returns the error of a call that failed
-// as a whole.
-func (c *publishCall) sendBatch(ctx context.Context, batch []publishEntry) error {
+// sendParcel sends letters that fit one call until each is accepted, refused for good,
+// or has been tried often enough. It returns the error of a call that failed as a whole.
+func (c *publishCall) sendParcel(ctx context.Context, letters []*letter) error {
+	apart := false
 	for round := 1; ; round++ {
-		batch = c.dropEnded(batch)
-		if len(batch) == 0 {
+		if letters = c.sendable(letters); len(letters) == 0 {
 			return nil
 		}
-		errs, err := c.call(ctx, batch)
-		switch {
-		case err != nil && isQueueMissing(err) && c.lookUpAgain(ctx):
-			round--
-			continue
-		case err != nil && isKeyThrottled(err) && round < sendRounds && pauseBefore(ctx, round):
-			continue
-		case err != nil && isContentFault(err) && len(batch) == 1:
-			c.failed[batch[0].index] = err
+		if ctx.Err() != nil {
+			for _, l := range letters {
+				l.err = errLate
+			}
+			c.box.release(letters...)
 			return nil
-		case err != nil && isContentFault(err):
-			// One of them is at fault; the others are not to suffer for it.
-			for i := range batch {
-				if err := c.sendBatch(ctx, batch[i:i+1]); err != nil {
-					c.notSent(batch[i+1:], err)
-					return err
-				}
-			}
-			return nil
-		case err != nil:
-			for _, entry := range batch {
-				c.failed[entry.index] = err
-			}
-			if round > 1 {
-				return nil // what fails when it is sent again is the misfortune of these
-			}
-			return err
 		}
+		c.box.add(&c.parcel, letters, apart)
+		c.await(ctx)
 
-		var again []publishEntry
-		for i, entry := range batch {
-			c.failed[entry.index] = errs[i]
-			var failure *entryError
-			if errors.As(errs[i], &failure) && !failure.senderFault && round < sendRounds {
-				again = append(again, entry)
+		var failed error // of a call as a whole
+		apart = false
+		undecided := make([]*letter, 0, len(letters))
+		for _, l := range letters {
+			switch l.fate {
+			case again:
+				apart = apart || l.alone
+				undecided = append(undecided, l)
+			case failedCall:
+				if failed == nil {
+					failed = l.err
+				}
+				undecided = append(undecided, l)
+			default:
 			}
 		}
-		if batch = again; len(batch) == 0 || !pauseBefore(ctx, round) {
-			return nil // failed says what is left
+		c.breakGroups(letters)
+		switch {
+		case len(undecided) == 0:
+			return nil
+		case failed != nil && isQueueMissing(failed) && !c.moved:
+			c.box.release(undecided...)
+			if c.lookUpAgain(ctx, letters) {
+				letters, apart = undecided, false
+				round--
+				continue
+			}
+		case failed == nil && round < sendRounds && c.pauseBefore(ctx, round):
+			letters = undecided
+			continue
+		}
+		for _, l := range undecided { // their errors say what is left
+			l.fate = refused
+		}
+		c.box.release(undecided...)
+		c.breakGroups(undecided)
+		if round > 1 {
+			return nil // what fails when it is sent again is the misfortune of these
+		}
+		return failed
+	}
+}
+
+// await waits until the fate of all letters in the outbox is decided.
+func (c *publishCall) await(ctx context.Context) {
+	for {
+		select {
+		case <-c.parcel.done:
+			return
+		case <-c.unwanted:
+			c.told()
+			c.box.withdraw(&c.parcel, false)
+		case <-ctx.Done():
+			c.box.withdraw(&c.parcel, true)
+			<-c.parcel.done
+			return
 		}
 	}
 }
 
+// told is called when unwanted has told something.
+func (c *publishCall) told() {
+	if c.shared {
+		c.unwanted = nil // there is no more to tell
+	}
+}
+
 // pauseBefore waits before another round, and reports whether there is time for it.
-func pauseBefore(ctx context.Context, round int) bool {
+func (c *publishCall) pauseBefore(ctx context.Context, round int) bool {
 	const firstPause, longestPause = 100 * time.Millisecond, time.Second
 	pause := exponential(firstPause, longestPause, round-1)
+	timer := time.NewTimer(pause/2 + rand.N(pause/2))
+	defer timer.Stop()
 	select {
-	case <-time.After(pause/2 + rand.N(pause/2)):
+	case <-timer.C:
 		return true
+	case <-c.unwanted:
+		c.told()
+		return true // to see who is still wanted
 	case <-ctx.Done():
 		return false
 	}
 }
 
-func (c *publishCall) notSent(entries []publishEntry, cause error) {
-	for _, entry := range entries {
-		c.failed[entry.index] = fmt.Errorf("not sent, since an earlier call failed: %w", cause)
-	}
-}
-
-// dropEnded leaves out messages whose context has ended before they were sent.
-func (c *publishCall) dropEnded(batch []publishEntry) []publishEntry {
-	kept := make([]publishEntry, 0, len(batch))
-	for _, entry := range batch {
-		if entry.ctx != nil && entry.ctx.Err() != nil {
-			c.failed[entry.index] = fmt.Errorf("not sent, the context of the message has ended: %w", context.Cause(entry.ctx))
+// sendable leaves out letters whose context has ended, and those of a FIFO group that
+// stand behind one that was not accepted.
+func (c *publishCall) sendable(letters []*letter) []*letter {
+	kept := make([]*letter, 0, len(letters))
+	for _, l := range letters {
+		first := c.broken[l.out.GroupID]
+		switch {
+		case first != nil && first.index < l.index:
+			l.err = behindError(first.err)
+		case l.ended():
+			l.err = endedError(l)
+			c.breakGroup(l)
+		default:
+			kept = append(kept, l)
 			continue
 		}
-		kept = append(kept, entry)
+		if l.held {
+			c.box.release(l)
+		}
 	}
 	return kept
 }
 
+// breakGroups notes of which groups a letter was refused for good.
+func (c *publishCall) breakGroups(letters []*letter) {
+	for _, l := range letters {
+		if l.fate == refused {
+			c.breakGroup(l)
+		}
+	}
+}
+
+func (c *publishCall) breakGroup(l *letter) {
+	if !c.id.isFIFO() {
+		return
+	}
+	if c.broken == nil {
+		c.broken = make(map[string]*letter)
+	}
+	if first := c.broken[l.out.GroupID]; first == nil || l.index < first.index {
+		c.broken[l.out.GroupID] = l
+	}
+}
+
 // lookUpAgain is tried once a call when the queue is not where it was: it may have
 // been deleted and made anew.
-func (c *publishCall) lookUpAgain(ctx context.Context) bool {
+func (c *publishCall) lookUpAgain(ctx context.Context, letters []*letter) bool {
 	if c.moved || c.id.url != "" {
 		return false
 	}
 	c.moved = true
-	c.p.conn.queues.forget(c.id, c.url)
-	queueURL, err := c.lookUp(ctx)
+	c.p.conn.queues.forget(c.id, c.box.url)
+	queueURL, err := c.lookUp(ctx, letters)
 	if err != nil {
 		return false
 	}
-	c.url = queueURL
+	c.use(queueURL)
 	return true
-}
-
-// call makes one SQS call and returns one error per entry, or the error of the
-// whole call.
-func (c *publishCall) call(ctx context.Context, batch []publishEntry) ([]error, error) {
-	if len(batch) == 1 {
-		out := batch[0].out
-		answer, err := c.clients.calls.SendMessage(ctx, &sqs.SendMessageInput{
-			QueueUrl:                aws.String(c.url),
-			MessageBody:             aws.String(out.Body),
-			MessageAttributes:       out.Attributes,
-			MessageSystemAttributes: systemAttributes(out),
-			DelaySeconds:            out.DelaySeconds,
-		})
-		if err != nil {
-			return nil, err
-		}
-		return []error{checkSent(out.Body, answer.MD5OfMessageBody)}, nil
-	}
-	in := &sqs.SendMessageBatchInput{
-		QueueUrl: aws.String(c.url),
-		Entries:  make([]types.SendMessageBatchRequestEntry, len(batch)),
-	}
-	for i, entry := range batch {
-		in.Entries[i] = types.SendMessageBatchRequestEntry{
-			Id:                      aws.String(entryIDs[i]),
-			MessageBody:             aws.String(entry.out.Body),
-			MessageAttributes:       entry.out.Attributes,
-			MessageSystemAttributes: systemAttributes(entry.out),
-			DelaySeconds:            entry.out.DelaySeconds,
-		}
-	}
-	answer, err := c.clients.calls.SendMessageBatch(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	succeeded := make([]string, len(answer.Successful))
-	for i, entry := range answer.Successful {
-		succeeded[i] = aws.ToString(entry.Id)
-	}
-	errs := entryErrors(len(batch), succeeded, answer.Failed)
-	for _, entry := range answer.Successful {
-		if i := entryIndex(aws.ToString(entry.Id)); i >= 0 && i < len(batch) && errs[i] == nil {
-			errs[i] = checkSent(batch[i].out.Body, entry.MD5OfMessageBody)
-		}
-	}
-	return errs, nil
 }
 
 // result is the outcome of the whole call.
 func (c *publishCall) result(topic string, messages []*message.Message) error {
 	var failed []MessageError
-	for i, err := range c.failed {
-		if err != nil {
+	for i := range c.letters {
+		if err := c.letters[i].err; err != nil {
 			failed = append(failed, MessageError{Index: i, UUID: messages[i].UUID, Err: err})
 		}
 	}
@@ -384,22 +492,4 @@ func (c *publishCall) result(topic string, messages []*message.Message) error {
 		return nil
 	}
 	return &PublishError{Topic: topic, Messages: len(messages), Failed: failed}
-}
-
-// checkSent compares the checksum of what SQS has stored. A message that differs
-// was accepted, damaged: it is reported and not sent again.
-func checkSent(body string, stored *string) error {
-	if !matchesMD5(body, stored) {
-		return fmt.Errorf("SQS accepted the message but stored another body: its MD5 is %.64q", *stored)
-	}
-	return nil
-}
-
-func systemAttributes(out Outgoing) map[string]types.MessageSystemAttributeValue {
-	if out.TraceHeader == "" {
-		return nil
-	}
-	return map[string]types.MessageSystemAttributeValue{
-		string(types.MessageSystemAttributeNameForSendsAWSTraceHeader): {DataType: aws.String("String"), StringValue: aws.String(out.TraceHeader)},
-	}
 }

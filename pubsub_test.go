@@ -21,6 +21,12 @@ const endpointVariable = "WATERMILLSQS_TEST_ENDPOINT"
 
 func TestPubSub(t *testing.T) {
 	t.Parallel() // beside the other one; the suite mostly waits
+	testPubSub(t, serverConfig(t), 10*time.Second, false)
+}
+
+// serverConfig leads to the server that the environment names, or to one of sqstest.
+func serverConfig(t *testing.T) watermillsqs.Config {
+	t.Helper()
 	config := watermillsqs.Config{Endpoint: os.Getenv(endpointVariable), TestCredentials: true}
 	if config.Endpoint == "" {
 		service := sqstest.Start()
@@ -30,7 +36,7 @@ func TestPubSub(t *testing.T) {
 		config.Endpoint = endpoint
 	}
 	t.Logf("running against %s", config.Endpoint)
-	testPubSub(t, config, 10*time.Second)
+	return config
 }
 
 // A short visibility timeout heals a message that was not given back before the
@@ -42,12 +48,25 @@ func TestPubSubLongVisibility(t *testing.T) {
 	}
 	service := sqstest.New(t)
 	cfg := service.AWSConfig()
-	testPubSub(t, watermillsqs.Config{AWS: &cfg}, 30*time.Second)
+	testPubSub(t, watermillsqs.Config{AWS: &cfg}, 30*time.Second, false)
 }
 
-func testPubSub(t *testing.T, config watermillsqs.Config, visibility time.Duration) {
+// The same on FIFO queues, with the order that they guarantee: everything is in one
+// message group.
+func TestPubSubFIFO(t *testing.T) {
+	t.Parallel()
+	testPubSub(t, serverConfig(t), 10*time.Second, true)
+}
+
+func testPubSub(t *testing.T, config watermillsqs.Config, visibility time.Duration, fifo bool) {
+	queueName := watermillsqs.DefaultQueueName
+	var groupID func(string, *message.Message) string
+	if fifo {
+		queueName = func(topic string) string { return watermillsqs.DefaultQueueName(topic) + ".fifo" }
+		groupID = func(string, *message.Message) string { return "all" }
+	}
 	tests.TestPubSub(t,
-		tests.Features{Persistent: true},
+		tests.Features{Persistent: true, GuaranteedOrder: fifo},
 		func(t *testing.T) (message.Publisher, message.Subscriber) {
 			conn, err := watermillsqs.Connect(context.Background(), config)
 			require.NoError(t, err)
@@ -55,7 +74,7 @@ func testPubSub(t *testing.T, config watermillsqs.Config, visibility time.Durati
 			t.Cleanup(func() { require.NoError(t, conn.Close()) })
 
 			logger := watermill.NewStdLogger(false, false)
-			pub, err := watermillsqs.NewPublisher(conn, watermillsqs.PublisherConfig{CreateIfMissing: true}, logger)
+			pub, err := watermillsqs.NewPublisher(conn, watermillsqs.PublisherConfig{CreateIfMissing: true, QueueName: queueName, GroupID: groupID}, logger)
 			require.NoError(t, err)
 			sub, err := watermillsqs.NewSubscriber(conn, watermillsqs.SubscriberConfig{
 				Queue: watermillsqs.Queue{
@@ -63,6 +82,7 @@ func testPubSub(t *testing.T, config watermillsqs.Config, visibility time.Durati
 					Visibility:      visibility,
 					CreateIfMissing: true,
 				},
+				QueueName:    queueName,
 				CloseTimeout: time.Second,
 			}, logger)
 			require.NoError(t, err)

@@ -54,7 +54,7 @@ func TestOneLookup(t *testing.T) {
 				if creates {
 					assert.Equal(t, 1, h.service.Count("CreateQueue"))
 				}
-				assert.Equal(t, 21, h.service.Count("SendMessage"))
+				assert.Equal(t, 21, h.service.Queue("orders").Len(), "each of them was published")
 			})
 		})
 	}
@@ -162,7 +162,7 @@ func TestLookupOutlivesItsLeader(t *testing.T) {
 				assert.Equal(t, 10*time.Second, time.Since(start), "one of those who waited looks it up again")
 				cancel(nil)
 				assert.Equal(t, 1, h.service.Count("GetQueueUrl"), "the leader's never arrived")
-				assert.Equal(t, 5, h.service.Count("SendMessage"))
+				assert.Equal(t, 5, h.service.Queue("orders").Len(), "each of them was published")
 			})
 		})
 	}

@@ -252,7 +252,7 @@ func (s *subscription) unmarshal(msg types.Message) (decoded *message.Message, e
 		decoded = made
 	}
 	// These belong to the delivery or publish that they were set in.
-	for _, key := range []string{OutcomeKey, RetryAfterKey, delay.DelayedForKey, delay.DelayedUntilKey} {
+	for _, key := range []string{OutcomeKey, RetryAfterKey, delay.DelayedForKey, delay.DelayedUntilKey, DeduplicationIDKey} {
 		delete(decoded.Metadata, key)
 	}
 	return decoded, nil

@@ -29,6 +29,8 @@ const (
 	// maxTraceHeaderBytes is our own bound, since none is documented. A real
 	// header is well below it.
 	maxTraceHeaderBytes = 256
+	// maxIDBytes bounds a group id and a deduplication id.
+	maxIDBytes = 128
 
 	typeString = "String"
 	typeNumber = "Number"
@@ -88,6 +90,18 @@ type Outgoing struct {
 	// TraceHeader is the value of the AWSTraceHeader system attribute, a valid
 	// AWS X-Ray trace header. Default: "", none.
 	TraceHeader string
+
+	// GroupID is SQS's MessageGroupId: 1-128 ASCII letters, digits and punctuation
+	// characters, without spaces. A FIFO queue needs one, and a standard queue takes
+	// one. Default: "", the one that [PublisherConfig].GroupID or the metadata
+	// ([GroupIDKey]) says.
+	GroupID string
+
+	// DeduplicationID is SQS's MessageDeduplicationId, of the same characters. It is
+	// sent to FIFO queues only. Default: "", the one that
+	// [PublisherConfig].DeduplicationID, the metadata ([DeduplicationIDKey]) or the
+	// UUID of the message says.
+	DeduplicationID string
 }
 
 // size returns the message's size as SQS counts it. The trace header is free.
@@ -105,7 +119,8 @@ func (o Outgoing) attributesSize() int {
 
 // validate reports what SQS would refuse in the message. SQS fails a whole batch
 // for some of it, and accepts a damaged message for some, so everything is
-// checked before a message meets others. It never quotes contents.
+// checked before a message meets others. It never quotes contents, but the start of
+// an id.
 func (o Outgoing) validate() error {
 	if size := o.size(); size > maxMessageBytes {
 		return &TooLargeError{Size: size, Body: len(o.Body), Attributes: o.attributesSize(), Limit: maxMessageBytes}
@@ -136,7 +151,10 @@ func (o Outgoing) validate() error {
 	if o.TraceHeader != "" && !legalTraceHeader(o.TraceHeader) {
 		return fmt.Errorf("%w: TraceHeader is not a valid AWS X-Ray trace header", ErrInvalidMessage)
 	}
-	return nil
+	if err := idFault("GroupID", o.GroupID); err != nil {
+		return err
+	}
+	return idFault("DeduplicationID", o.DeduplicationID)
 }
 
 // attributeFault says what SQS would refuse in one attribute, "" for nothing.
@@ -343,6 +361,27 @@ func legalTraceField(key, value string) bool {
 		}
 	}
 	return key != "" && value != ""
+}
+
+// idRule is what SQS asks of group ids and of deduplication ids.
+const idRule = "must be 1-128 ASCII letters, digits and punctuation characters, without spaces"
+
+// legalID reports whether SQS takes id as a group id or a deduplication id.
+func legalID(id string) bool {
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxIDBytes
+}
+
+// idFault is the error about an id that SQS would refuse, nil for none.
+func idFault(field, id string) error {
+	if id == "" || legalID(id) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is %.40q (%d bytes), it %s", ErrInvalidMessage, field, id, len(id), idRule)
 }
 
 func isAlphanumeric(c byte) bool {
