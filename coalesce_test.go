@@ -194,7 +194,7 @@ func TestPublishAtTheSameMoment(t *testing.T) {
 
 // No more than the limit of batches is under way, and that many are.
 func TestPublishInParallelUpToALimit(t *testing.T) {
-	const limit = 32
+	const limit = 64
 	bubble(t, func(t *testing.T, h *harness) {
 		q := h.queue("orders", nil)
 		var mu sync.Mutex
@@ -223,7 +223,7 @@ func TestPublishInParallelUpToALimit(t *testing.T) {
 		assert.Equal(t, limit, most)
 		assert.Equal(t, 1001, q.Len())
 		assert.Len(t, entriesOf(h.service), 101)
-		assert.Equal(t, 400*time.Millisecond, time.Since(start), "101 calls, 32 at a time")
+		assert.Equal(t, 200*time.Millisecond, time.Since(start), "101 calls, 64 at a time")
 	})
 }
 
@@ -289,17 +289,17 @@ func TestPublishWhenEverySendHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
 		h.queue("orders", nil)
 		h.inject(sqstest.Fault{Effect: sqstest.Hang(), Message: func(sqstest.MessageView) bool { return true }})
-		pub := h.publisher(watermillsqs.PublisherConfig{PublishTimeout: 20 * time.Second})
+		pub := h.publisher(watermillsqs.PublisherConfig{PublishTimeout: 23 * time.Second})
 		var all []*callers
-		for i := range 40 {
+		for i := range 72 {
 			all = append(all, publishing(pub, "orders", singles(i, i+1)...))
 			time.Sleep(300 * time.Millisecond)
 		}
-		assert.Equal(t, slices.Repeat([]int{1}, 32), entriesOf(h.service))
+		assert.Equal(t, slices.Repeat([]int{1}, 64), entriesOf(h.service))
 		for i, c := range all {
 			assert.ErrorContains(t, c.wait()[fmt.Sprint(i)], "may have accepted")
 		}
-		assert.Equal(t, append(slices.Repeat([]int{1}, 32), 8), entriesOf(h.service), "the rest leaves when the first ends")
+		assert.Equal(t, append(slices.Repeat([]int{1}, 64), 8), entriesOf(h.service), "the rest leaves when the first ends")
 	})
 }
 

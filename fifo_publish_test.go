@@ -23,11 +23,6 @@ import (
 	"github.com/watermill-contrib/watermill-sqs/sqstest"
 )
 
-func (h *harness) fifoPub(name string) *sqstest.Queue {
-	h.t.Helper()
-	return h.queue(name, map[string]string{"FifoQueue": "true"})
-}
-
 // grouped are messages by their names, such as A1, which is of group A.
 func grouped(names ...string) []*message.Message {
 	messages := make([]*message.Message, len(names))
@@ -125,7 +120,7 @@ func TestFIFOPublishKeepsOrderOverFailures(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *harness) {
-				q := h.fifoPub("orders.fifo")
+				q := h.fifo("orders.fifo", nil)
 				for _, f := range test.faults {
 					h.inject(sqstest.Fault{Message: bodyIs(f.bodies...), Times: f.times, Effect: f.effect})
 				}
@@ -157,7 +152,7 @@ func TestFIFOPublishKeepsOrderOverFailures(t *testing.T) {
 // A message whose context has ended breaks its group for the rest of the call.
 func TestFIFOPublishEndedContext(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		messages := grouped("A1", "B1", "A2", "B2", "A3")
@@ -171,7 +166,7 @@ func TestFIFOPublishEndedContext(t *testing.T) {
 // One that ends in the pile does so, too, and the group goes on for others.
 func TestFIFOPublishContextEndsInThePile(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		h.slowFirst(200 * time.Millisecond)
 		pub := h.publisher(watermillsqs.PublisherConfig{})
 		first := publishing(pub, "orders.fifo", grouped("A0"))
@@ -211,7 +206,7 @@ func (c *endedContext) Err() error {
 // One whose context has ended when its turn comes stays here, and its group goes on.
 func TestFIFOPublishContextHasEndedAtTheTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		h.slowFirst(100 * time.Millisecond)
 		pub := h.publisher(watermillsqs.PublisherConfig{})
 		first := publishing(pub, "orders.fifo", grouped("C1"))
@@ -234,7 +229,7 @@ func TestFIFOPublishContextHasEndedAtTheTurn(t *testing.T) {
 // Of one group never two batches are under way; other groups are not held up by it.
 func TestFIFOPublishSkipsAGroupUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		h.inject(sqstest.Fault{Message: bodyIs("A1"), Times: 1, Effect: sqstest.Latency(10*time.Second, 10*time.Second)})
 		pub := h.publisher(watermillsqs.PublisherConfig{})
 		start := time.Now()
@@ -259,7 +254,7 @@ func TestFIFOPublishSkipsAGroupUnderWay(t *testing.T) {
 // A group with a message that waits to be sent again is skipped, too.
 func TestFIFOPublishSkipsAGroupToBeSentAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		h.inject(sqstest.Fault{Message: bodyIs("A1"), Action: "SendMessageBatch", Times: 1, Effect: onOurSide})
 		pub := h.publisher(watermillsqs.PublisherConfig{})
 		start := time.Now()
@@ -278,7 +273,7 @@ func TestFIFOPublishSkipsAGroupToBeSentAgain(t *testing.T) {
 // The order of a group in the pile is kept, also when one of it comes back into it.
 func TestFIFOPublishKeepsThePilesOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		h.inject(sqstest.Fault{Message: bodyIs("A1"), Times: 1, Effect: sqstest.Error(400, "KmsThrottled", "")})
 		h.inject(sqstest.Fault{Message: bodyIs("B1"), Times: 1, Effect: sqstest.Latency(200*time.Millisecond, 200*time.Millisecond)})
 		pub := h.publisher(watermillsqs.PublisherConfig{})
@@ -297,7 +292,7 @@ func TestFIFOPublishKeepsThePilesOrder(t *testing.T) {
 // Other callers' messages of a group go on after one of it has failed for good.
 func TestFIFOPublishOthersGoOn(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		h.inject(sqstest.Fault{Message: bodyIs("A1"), Effect: atFault})
 		errs := h.together(h.publisher(watermillsqs.PublisherConfig{}), "orders.fifo", grouped("A1", "A2"), grouped("A3")).wait()
 		assert.Len(t, errs, 1)
@@ -309,7 +304,7 @@ func TestFIFOPublishOthersGoOn(t *testing.T) {
 // A failed call ends the rest of its Publish, on a FIFO queue as on any.
 func TestFIFOPublishCallFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		h.inject(sqstest.Fault{Action: "SendMessageBatch", Skip: 1, Times: 3, Effect: sqstest.Error(500, "InternalFailure", "")})
 		var names []string
 		for i := range 25 {
@@ -342,7 +337,7 @@ func TestFIFOPublishKeepsOrderUnderLoad(t *testing.T) {
 func fifoUnderLoad(t *testing.T, fault sqstest.Fault) {
 	const goroutines, calls = 40, 25
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		var mu sync.Mutex
 		underWay := map[string]bool{}
 		h.intercept(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -20,7 +21,7 @@ import (
 // fifo makes a FIFO queue.
 func (h *harness) fifo(name string, attributes map[string]string) *sqstest.Queue {
 	h.t.Helper()
-	all := map[string]string{"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+	all := map[string]string{"FifoQueue": "true"}
 	maps.Copy(all, attributes)
 	return h.queue(name, all)
 }
@@ -32,7 +33,7 @@ func (h *harness) send(q *sqstest.Queue, messages ...string) {
 		group, body, _ := strings.Cut(m, " ")
 		_, err := h.service.Client().SendMessageBatch(h.t.Context(), &sqs.SendMessageBatchInput{
 			QueueUrl: aws.String(q.URL()), Entries: []types.SendMessageBatchRequestEntry{{
-				Id: aws.String("0"), MessageBody: aws.String(body), MessageGroupId: aws.String(group),
+				Id: aws.String("0"), MessageBody: aws.String(body), MessageGroupId: aws.String(group), MessageDeduplicationId: aws.String(watermill.NewUUID()),
 			}},
 		})
 		require.NoError(h.t, err)

@@ -110,7 +110,7 @@ func (m idMarshaler) Marshal(topic string, msg *message.Message) (watermillsqs.O
 // An empty UUID is no id: two such messages are two.
 func TestPublishEmptyUUIDsToFIFO(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		require.NoError(t, h.publisher(watermillsqs.PublisherConfig{}).Publish("orders.fifo", inGroup("", "g"), inGroup("", "g")))
 		assert.Equal(t, 2, q.Len())
 	})
@@ -200,7 +200,7 @@ func (m keepingMarshaler) Unmarshal(topic string, msg types.Message) (*message.M
 func TestPublishTwiceWhatWasReceived(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
 		h.queue("in", nil)
-		q := h.fifoPub("out.fifo")
+		q := h.fifo("out.fifo", nil)
 		pub := h.publisher(watermillsqs.PublisherConfig{})
 		require.NoError(t, pub.Publish("in", inGroup("1", "g", dedupKey, "d"), inGroup("2", "g", dedupKey, "d")))
 		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "in")
@@ -241,7 +241,7 @@ func TestPublishGroupToAStandardQueue(t *testing.T) {
 // A FIFO queue has no delay for one message.
 func TestPublishDelayToFIFO(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		pub := h.publisher(watermillsqs.PublisherConfig{})
 		for _, d := range []time.Duration{time.Second, time.Hour} {
 			msg := inGroup("1", "g")
@@ -262,7 +262,7 @@ func TestPublishDelayToFIFO(t *testing.T) {
 // The same UUID within five minutes is the same message to SQS.
 func TestPublishTheSameTwiceToFIFO(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifoPub("orders.fifo")
+		q := h.fifo("orders.fifo", nil)
 		pub := h.publisher(watermillsqs.PublisherConfig{})
 		msg := inGroup("1", "g")
 		require.NoError(t, pub.Publish("orders.fifo", msg, inGroup("2", "g")))

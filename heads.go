@@ -10,6 +10,10 @@ const (
 	// in hand, so that a retry never waits longer for it.
 	wideWait = time.Second
 
+	// wideMargin is how much earlier than a head may be visible it is over: it takes its
+	// time, and the SDK may repeat it.
+	wideMargin = time.Second
+
 	// suspectTime is for how long a head that came back is taken to fail again.
 	suspectTime = 5 * time.Second
 )
@@ -112,9 +116,9 @@ func (h *retriedHeads) shape(ask int, wait time.Duration, busy, backlog bool) (i
 			delete(h.out, id)
 			continue
 		}
-		atMost = min(atMost, head.visibleAt.Sub(now).Truncate(time.Second))
+		atMost = min(atMost, wideWait, head.visibleAt.Sub(now)-wideMargin)
 	}
-	if atMost < time.Second {
+	if atMost < wideWait {
 		return 1, wait
 	}
 	return ask, atMost

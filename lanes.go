@@ -139,7 +139,12 @@ func (in *lane) serve() {
 		if !ok {
 			break
 		}
-		in.decided(l.settler.decide(next.d, l.handle(next.d, next.arrival, func() { in.passOver(next.d) })))
+		passedOver := false
+		p := l.handle(next.d, next.arrival, func() {
+			passedOver = true
+			in.passOver(next.d)
+		})
+		in.decided(l.settler.decide(next.d, p), passedOver)
 	}
 	l.mu.Lock()
 	permits := in.permits // it gets no more: it is closed
@@ -169,15 +174,18 @@ func (in *lane) next() (next follower, ok bool) {
 
 // decided carries out what was decided about the head of the lane. After an ack or a
 // drop the next one goes. Otherwise what was received behind the head is given back
-// with it, and comes again after it.
-func (in *lane) decided(head *settlement) {
+// with it, and comes again after it; but what has come since the head was passed over is
+// in its place.
+func (in *lane) decided(head *settlement, passedOver bool) {
 	s := in.all.settler
 	defer in.all.receiver.heads.decided(head.d.id) // after it was entered as retried
 	switch {
 	case head.done:
 		s.conclude(head, head.err)
 		in.flush()
-		in.giveBack(in.all.decideUnhandled(in.takeWaiting()), 0)
+		if !passedOver {
+			in.giveBack(in.all.decideUnhandled(in.takeWaiting()), 0)
+		}
 	case head.plan.removes:
 		in.ack(head)
 	case head.plan.outcome == Dropped:

@@ -12,7 +12,7 @@ import (
 const (
 	// maxSends bounds the calls that one queue's outbox has under way. It is a part of
 	// the calls client's pool of connections, so that a send never has to dial again.
-	maxSends = callConnections / 8
+	maxSends = callConnections / 4
 
 	// patience is how long less than a full batch waits for a call to be answered,
 	// and so how long a call that hangs holds others up.

@@ -58,8 +58,8 @@ func NewPublisher(conn *Connection, config PublisherConfig, logger watermill.Log
 // call. While a send to the queue is under way, what other calls of Publish on this
 // connection bring meanwhile piles up, and leaves together: full batches at once, the
 // rest when the send is answered, or has taken 250 ms. No timer delays a message
-// otherwise. Each call of Publish gets the result of its own messages. Its batches
-// leave one after the other.
+// otherwise. Each call of Publish gets the result of its own messages. Its first
+// batch leaves alone; the others several at a time, to a FIFO queue one after the other.
 //
 // Messages that fail alone are sent again alone, up to three times in all, unless SQS
 // says that they can never be accepted. A batch that is refused as a whole for what
@@ -104,7 +104,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if err := call.marshal(topic, messages); err != nil {
 		return err
 	}
-	rest := call.sendable(call.pointers())
+	rest, _ := call.sendable(call.pointers())
 	if len(rest) == 0 {
 		return call.result(topic, messages)
 	}
@@ -118,11 +118,8 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		}
 		return call.result(topic, messages)
 	}
-	call.use(queueURL)
-	defer func() { call.box.unhold() }()
-	defer call.watch(rest)()
 	p.log.Debug("Publishing", watermill.LogFields{logTopic: topic, logQueue: id.name, "messages": len(messages)})
-	call.send(ctx, rest)
+	call.send(ctx, queueURL, rest)
 	return call.result(topic, messages)
 }
 
@@ -151,14 +148,7 @@ type publishCall struct {
 	p       *Publisher
 	clients *clients
 	id      queueID
-	box     *outbox
 	letters []letter // by position in the call
-	parcel  parcel   // what of them is in the outbox
-	moved   bool     // the queue has been looked up again once
-
-	// unwanted gets a value, or is closed, when the context of a message ends.
-	unwanted <-chan struct{}
-	shared   bool // unwanted is closed: there is one context for all
 	// broken has, for a FIFO group, the first letter that was refused for good.
 	broken map[string]*letter
 }
@@ -236,73 +226,57 @@ func (c *publishCall) lookUp(ctx context.Context, letters []*letter) (string, er
 	return queueURL, err
 }
 
-// use makes a queue's outbox the one to send with.
-func (c *publishCall) use(queueURL string) {
-	if c.box != nil {
-		c.box.unhold()
-	}
-	c.box = c.p.conn.outboxes.hold(c.clients, queueURL, c.id.isFIFO())
-}
-
-// watch makes unwanted tell when the context of a message ends, until the function that
-// it returns is called.
-func (c *publishCall) watch(letters []*letter) (stop func()) {
-	var first <-chan struct{}
-	c.shared = true
-	for i, l := range letters {
-		var done <-chan struct{}
-		if l.ends != nil {
-			done = l.ends.Done()
-		}
-		if i == 0 {
-			first = done
-		}
-		c.shared = c.shared && done == first
-	}
-	if c.shared {
-		c.unwanted = first
-		return func() {}
-	}
-	unwanted := make(chan struct{}, 1)
-	tell := func() {
-		select {
-		case unwanted <- struct{}{}:
-		default:
-		}
-	}
-	c.unwanted = unwanted
-	var stops []func() bool
-	var watched <-chan struct{}
-	for _, l := range letters {
-		if l.ends != nil && l.ends.Done() != watched { // neighbours often share one
-			watched = l.ends.Done()
-			stops = append(stops, context.AfterFunc(l.ends, tell))
-		}
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-}
-
-// send sends all letters, and leaves in each what became of it. What fits one call is
-// in the outbox at a time.
-func (c *publishCall) send(ctx context.Context, rest []*letter) {
-	c.parcel.done = make(chan struct{}, 1)
-	c.parcel.deadline, _ = ctx.Deadline()
-	for len(rest) > 0 {
-		n := batchLength(rest)
-		if err := c.sendParcel(ctx, rest[:n]); err != nil {
-			// The call as a whole failed although the SDK tried it again: the next
-			// one would most likely fail, too.
-			for _, l := range rest[n:] {
-				l.err = fmt.Errorf("not sent, since an earlier call failed: %w", err)
+// send sends all letters, and leaves in each what became of it. To a standard queue, which
+// promises no order, some batches are on their way at a time, when the first has shown
+// that sending works.
+func (c *publishCall) send(ctx context.Context, queueURL string, rest []*letter) {
+	var (
+		mu     sync.Mutex // guards rest and failed
+		failed error
+	)
+	next := func() (batch []*letter) {
+		mu.Lock()
+		defer mu.Unlock()
+		if failed != nil {
+			// A call as a whole failed although the SDK tried it again: the next one
+			// would most likely fail, too.
+			for _, l := range rest {
+				l.err = fmt.Errorf("not sent, since an earlier call failed: %w", failed)
 			}
-			return
+			rest = nil
 		}
-		rest = rest[n:]
+		n := batchLength(rest)
+		batch, rest = rest[:n], rest[n:]
+		return batch
 	}
+	ship := func(s *shipment, batch []*letter) {
+		if err := s.send(ctx, batch); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed = err
+		}
+	}
+	first := c.newShipment(ctx, queueURL)
+	defer func() { first.box.unhold() }()
+	ship(first, next())
+
+	var others sync.WaitGroup
+	if !c.id.isFIFO() && failed == nil {
+		queueURL = first.box.url // it may have been looked up again
+		for range min((len(rest)-1)/maxBatch, maxSends-1) {
+			others.Go(func() {
+				s := c.newShipment(ctx, queueURL)
+				defer func() { s.box.unhold() }()
+				for batch := next(); len(batch) > 0; batch = next() {
+					ship(s, batch)
+				}
+			})
+		}
+	}
+	for batch := next(); len(batch) > 0; batch = next() {
+		ship(first, batch)
+	}
+	others.Wait()
 }
 
 // batchLength is how many of the letters fit one call: ten, and 1 MiB.
@@ -318,23 +292,100 @@ func batchLength(letters []*letter) int {
 	return n
 }
 
-// sendParcel sends letters that fit one call until each is accepted, refused for good,
+// shipment sends letters of a Publish call, as many at a time as fit one call.
+type shipment struct {
+	call   *publishCall
+	box    *outbox
+	parcel parcel // what is in the outbox
+	moved  bool   // the queue has been looked up again once
+
+	// unwanted gets a value, or is closed, when the context of a message in the parcel
+	// ends.
+	unwanted <-chan struct{}
+	shared   bool // unwanted is closed: there is one context for all
+}
+
+// newShipment holds the outbox of a queue.
+func (c *publishCall) newShipment(ctx context.Context, queueURL string) *shipment {
+	s := &shipment{call: c, parcel: parcel{done: make(chan struct{}, 1)}}
+	s.parcel.deadline, _ = ctx.Deadline()
+	s.use(queueURL)
+	return s
+}
+
+// use makes a queue's outbox the one to send with.
+func (s *shipment) use(queueURL string) {
+	if s.box != nil {
+		s.box.unhold()
+	}
+	s.box = s.call.p.conn.outboxes.hold(s.call.clients, queueURL, s.call.id.isFIFO())
+}
+
+// watch makes unwanted tell when the context of a message ends, until the function that
+// it returns is called.
+func (s *shipment) watch(letters []*letter) (stop func()) {
+	var first <-chan struct{}
+	s.shared = true
+	for i, l := range letters {
+		var done <-chan struct{}
+		if l.ends != nil {
+			done = l.ends.Done()
+		}
+		if i == 0 {
+			first = done
+		}
+		s.shared = s.shared && done == first
+	}
+	if s.shared {
+		s.unwanted = first
+		return func() {}
+	}
+	unwanted := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case unwanted <- struct{}{}:
+		default:
+		}
+	}
+	s.unwanted = unwanted
+	var stops []func() bool
+	var watched <-chan struct{}
+	for _, l := range letters {
+		if l.ends != nil && l.ends.Done() != watched { // neighbours often share one
+			watched = l.ends.Done()
+			stops = append(stops, context.AfterFunc(l.ends, tell))
+		}
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// send sends letters that fit one call until each is accepted, refused for good,
 // or has been tried often enough. It returns the error of a call that failed as a whole.
-func (c *publishCall) sendParcel(ctx context.Context, letters []*letter) error {
+func (s *shipment) send(ctx context.Context, letters []*letter) error {
+	c := s.call
+	defer s.watch(letters)()
 	apart := false
 	for round := 1; ; round++ {
-		if letters = c.sendable(letters); len(letters) == 0 {
+		var freed []*letter
+		if letters, freed = c.sendable(letters); len(freed) > 0 {
+			s.box.release(freed...)
+		}
+		if len(letters) == 0 {
 			return nil
 		}
 		if ctx.Err() != nil {
 			for _, l := range letters {
 				l.err = errLate
 			}
-			c.box.release(letters...)
+			s.box.release(letters...)
 			return nil
 		}
-		c.box.add(&c.parcel, letters, apart)
-		c.await(ctx)
+		s.box.add(&s.parcel, letters, apart)
+		s.await(ctx)
 
 		var failed error // of a call as a whole
 		apart = false
@@ -356,21 +407,21 @@ func (c *publishCall) sendParcel(ctx context.Context, letters []*letter) error {
 		switch {
 		case len(undecided) == 0:
 			return nil
-		case failed != nil && isQueueMissing(failed) && !c.moved:
-			c.box.release(undecided...)
-			if c.lookUpAgain(ctx, letters) {
+		case failed != nil && isQueueMissing(failed) && !s.moved:
+			s.box.release(undecided...)
+			if s.lookUpAgain(ctx, letters) {
 				letters, apart = undecided, false
 				round--
 				continue
 			}
-		case failed == nil && round < sendRounds && c.pauseBefore(ctx, round):
+		case failed == nil && round < sendRounds && s.pauseBefore(ctx, round):
 			letters = undecided
 			continue
 		}
 		for _, l := range undecided { // their errors say what is left
 			l.fate = refused
 		}
-		c.box.release(undecided...)
+		s.box.release(undecided...)
 		c.breakGroups(undecided)
 		if round > 1 {
 			return nil // what fails when it is sent again is the misfortune of these
@@ -380,31 +431,31 @@ func (c *publishCall) sendParcel(ctx context.Context, letters []*letter) error {
 }
 
 // await waits until the fate of all letters in the outbox is decided.
-func (c *publishCall) await(ctx context.Context) {
+func (s *shipment) await(ctx context.Context) {
 	for {
 		select {
-		case <-c.parcel.done:
+		case <-s.parcel.done:
 			return
-		case <-c.unwanted:
-			c.told()
-			c.box.withdraw(&c.parcel, false)
+		case <-s.unwanted:
+			s.told()
+			s.box.withdraw(&s.parcel, false)
 		case <-ctx.Done():
-			c.box.withdraw(&c.parcel, true)
-			<-c.parcel.done
+			s.box.withdraw(&s.parcel, true)
+			<-s.parcel.done
 			return
 		}
 	}
 }
 
 // told is called when unwanted has told something.
-func (c *publishCall) told() {
-	if c.shared {
-		c.unwanted = nil // there is no more to tell
+func (s *shipment) told() {
+	if s.shared {
+		s.unwanted = nil // there is no more to tell
 	}
 }
 
 // pauseBefore waits before another round, and reports whether there is time for it.
-func (c *publishCall) pauseBefore(ctx context.Context, round int) bool {
+func (s *shipment) pauseBefore(ctx context.Context, round int) bool {
 	const firstPause, longestPause = 100 * time.Millisecond, time.Second
 	pause := exponential(firstPause, longestPause, round-1)
 	timer := time.NewTimer(pause/2 + rand.N(pause/2))
@@ -412,8 +463,8 @@ func (c *publishCall) pauseBefore(ctx context.Context, round int) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-c.unwanted:
-		c.told()
+	case <-s.unwanted:
+		s.told()
 		return true // to see who is still wanted
 	case <-ctx.Done():
 		return false
@@ -421,9 +472,10 @@ func (c *publishCall) pauseBefore(ctx context.Context, round int) bool {
 }
 
 // sendable leaves out letters whose context has ended, and those of a FIFO group that
-// stand behind one that was not accepted.
-func (c *publishCall) sendable(letters []*letter) []*letter {
-	kept := make([]*letter, 0, len(letters))
+// stand behind one that was not accepted. freed are those of them that their group
+// waits for.
+func (c *publishCall) sendable(letters []*letter) (kept, freed []*letter) {
+	kept = make([]*letter, 0, len(letters))
 	for _, l := range letters {
 		first := c.broken[l.out.GroupID]
 		switch {
@@ -437,10 +489,10 @@ func (c *publishCall) sendable(letters []*letter) []*letter {
 			continue
 		}
 		if l.held {
-			c.box.release(l)
+			freed = append(freed, l)
 		}
 	}
-	return kept
+	return kept, freed
 }
 
 // breakGroups notes of which groups a letter was refused for good.
@@ -466,17 +518,18 @@ func (c *publishCall) breakGroup(l *letter) {
 
 // lookUpAgain is tried once a call when the queue is not where it was: it may have
 // been deleted and made anew.
-func (c *publishCall) lookUpAgain(ctx context.Context, letters []*letter) bool {
-	if c.moved || c.id.url != "" {
+func (s *shipment) lookUpAgain(ctx context.Context, letters []*letter) bool {
+	c := s.call
+	if s.moved || c.id.url != "" {
 		return false
 	}
-	c.moved = true
-	c.p.conn.queues.forget(c.id, c.box.url)
+	s.moved = true
+	c.p.conn.queues.forget(c.id, s.box.url)
 	queueURL, err := c.lookUp(ctx, letters)
 	if err != nil {
 		return false
 	}
-	c.use(queueURL)
+	s.use(queueURL)
 	return true
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,8 +32,15 @@ func TestPublishBatches(t *testing.T) {
 			bubble(t, func(t *testing.T, h *harness) {
 				q := h.queue("orders", nil)
 				require.NoError(t, h.publisher(watermillsqs.PublisherConfig{}).Publish("orders", numbered(count)...))
-				assert.Equal(t, calls, entriesOf(h.service))
-				assert.Equal(t, numbers(0, count), bodies(q))
+				sent, found := entriesOf(h.service), bodies(q)
+				if count > 20 { // what follows the first batch leaves at once
+					slices.SortFunc(sent, func(a, b int) int { return b - a })
+					assert.Equal(t, numbers(0, 10), found[:10])
+					assert.ElementsMatch(t, numbers(0, count), found)
+				} else {
+					assert.Equal(t, numbers(0, count), found)
+				}
+				assert.Equal(t, calls, sent)
 				for _, call := range h.service.Calls("SendMessageBatch") {
 					assert.Greater(t, call.Entries, 1, "one message is no batch")
 				}
