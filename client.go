@@ -72,6 +72,7 @@ type guardedClient struct {
 func (c guardedClient) Do(r *http.Request) (*http.Response, error) {
 	if attempt, ok := r.Context().Value(attemptKey{}).(*attempt); ok {
 		attempt.sent = time.Now()
+		attempt.count++
 		if attempt.started != nil {
 			attempt.started()
 		}
@@ -84,8 +85,9 @@ func (c guardedClient) Do(r *http.Request) (*http.Response, error) {
 
 // attempt is the latest attempt of one call.
 type attempt struct {
-	sent    time.Time // read it only after the call has returned
-	started func()    // called when one is handed to the HTTP client; may be nil
+	sent    time.Time // read it, and count, only after the call has returned
+	count   int
+	started func() // called when one is handed to the HTTP client; may be nil
 }
 
 type attemptKey struct{}

@@ -33,9 +33,9 @@ const (
 type retriedHeads struct {
 	visibility time.Duration
 
-	mu   sync.Mutex             // guards what follows
-	out  map[string]retriedHead // by message id
-	back map[string]time.Time   // when those came back that are in hand again
+	mu   sync.Mutex              // guards what follows
+	out  map[string]*retriedHead // by message id
+	back map[string]time.Time    // when those came back that are in hand again
 }
 
 type retriedHead struct {
@@ -43,18 +43,26 @@ type retriedHead struct {
 	visibleAt time.Time
 	// forgetAt is when another consumer is taken to have it.
 	forgetAt time.Time
+	changed  bool // the change that makes it visible has been answered
 }
 
 func newRetriedHeads(visibility time.Duration) *retriedHeads {
-	return &retriedHeads{visibility: visibility, out: make(map[string]retriedHead), back: make(map[string]time.Time)}
+	return &retriedHeads{visibility: visibility, out: make(map[string]*retriedHead), back: make(map[string]time.Time)}
 }
 
-// retried enters a head that may be visible after d.
-func (h *retriedHeads) retried(id, group string, d time.Duration) {
+// retried enters a head that may be visible after d. changed is to be called when the
+// change of its visibility has been answered.
+func (h *retriedHeads) retried(id, group string, d time.Duration) (changed func()) {
 	visibleAt := time.Now().Add(d)
+	head := &retriedHead{group: group, visibleAt: visibleAt, forgetAt: visibleAt.Add(h.visibility)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.out[id] = retriedHead{group: group, visibleAt: visibleAt, forgetAt: visibleAt.Add(h.visibility)}
+	h.out[id] = head
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		head.changed, head.visibleAt = true, time.Now().Add(d)
+	}
 }
 
 // received is told of every message that has come: it is the head of its group, or the
@@ -62,12 +70,14 @@ func (h *retriedHeads) retried(id, group string, d time.Duration) {
 func (h *retriedHeads) received(id, group string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now := time.Now()
 	for out, head := range h.out {
-		if head.group == group {
+		switch {
+		case out == id:
+			h.back[id] = now
 			delete(h.out, out)
-			if out == id {
-				h.back[id] = time.Now()
-			}
+		case head.group == group, now.After(head.forgetAt):
+			delete(h.out, out)
 		}
 	}
 }
@@ -85,7 +95,7 @@ func (h *retriedHeads) nothingThere(began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id, head := range h.out {
-		if head.visibleAt.Before(began) {
+		if head.changed && head.visibleAt.Before(began) {
 			delete(h.out, id)
 		}
 	}

@@ -358,6 +358,13 @@ func (f *inFlight) predecessorEnded(d *delivery) (removes bool) {
 	return removes
 }
 
+// predecessorAcked reports whether the older delivery of d has ended with an ack.
+func (f *inFlight) predecessorAcked(d *delivery) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return d.predecessor != nil && d.predecessor.outcome != Undecided && d.predecessor.removes
+}
+
 // leave ends the entry of a settled delivery, unless a newer one has taken its
 // place. An ack that SQS did not confirm is remembered. Where the delivery was never
 // handed out because an older one had not finished, that one has the entry again,

@@ -52,6 +52,7 @@ type lane struct {
 	// What follows is guarded by all.mu.
 
 	waiting []follower // in order
+	passed  *delivery  // the head, if what waited behind it has been given back
 	permits int
 	acked   []*settlement // their deletes wait for those of their followers
 	timer   *time.Timer   // of acked, nil if that is empty
@@ -68,12 +69,16 @@ type follower struct {
 // in hand.
 func (l *lanes) accept(list []incoming) (used int) {
 	var groups []string
+	elsewhere := make(map[string]bool) // their heads are in hand of another subscription
 	runs := make(map[string][]follower, 1)
 	for _, r := range list {
 		d, a := l.enter(r.msg, r.receipt)
 		group := r.msg.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
 		l.receiver.heads.received(aws.ToString(r.msg.MessageId), group)
 		if d == nil {
+			l.mu.Lock()
+			elsewhere[group] = elsewhere[group] || l.byGroup[group] == nil && len(runs[group]) == 0
+			l.mu.Unlock()
 			continue
 		}
 		if runs[group] == nil {
@@ -83,7 +88,11 @@ func (l *lanes) accept(list []incoming) (used int) {
 		runs[group] = append(runs[group], follower{d: d, arrival: a, sequence: sequence})
 	}
 	for _, group := range groups {
-		used += l.add(group, runs[group])
+		if run := runs[group]; elsewhere[group] {
+			l.serving.Go(func() { l.settler.settleTogether(l.decideUnhandled(run), nil) })
+		} else {
+			used += l.add(group, run)
+		}
 	}
 	return used
 }
@@ -103,18 +112,24 @@ func (l *lanes) add(group string, run []follower) (used int) {
 		return 0
 	}
 	defer l.mu.Unlock()
+	inLane := maxBatch // messages that SQS lets it have
 	if in == nil {
 		in = &lane{all: l, group: group, waiting: run}
 		l.byGroup[group] = in
 		l.serving.Add(1)
 		go in.serve()
 	} else {
+		inLane-- // the head does not wait
+		if lost := in.takeLost(); len(lost) > 0 {
+			// The group has come again; those of the earlier receive are of no use.
+			in.settling.Go(func() { l.settler.settleTogether(l.decideUnhandled(lost), nil) })
+		}
 		in.waiting = append(in.waiting, run...)
 		// SQS keeps the order, but an answer can be overtaken by a later one.
 		slices.SortStableFunc(in.waiting, func(a, b follower) int { return compareSequence(a.sequence, b.sequence) })
 	}
 	// One for the group, and one for each message that SQS should have kept back.
-	used = max(1+max(len(in.waiting)-maxBatch, 0)-in.permits, 0)
+	used = max(1+max(len(in.waiting)-inLane, 0)-in.permits, 0)
 	in.permits += used
 	for range used {
 		l.permits.use()
@@ -139,12 +154,7 @@ func (in *lane) serve() {
 		if !ok {
 			break
 		}
-		passedOver := false
-		p := l.handle(next.d, next.arrival, func() {
-			passedOver = true
-			in.passOver(next.d)
-		})
-		in.decided(l.settler.decide(next.d, p), passedOver)
+		in.decided(l.settler.decide(next.d, l.handle(next.d, next.arrival, func() { in.passOver(next.d) })))
 	}
 	l.mu.Lock()
 	permits := in.permits // it gets no more: it is closed
@@ -174,17 +184,16 @@ func (in *lane) next() (next follower, ok bool) {
 
 // decided carries out what was decided about the head of the lane. After an ack or a
 // drop the next one goes. Otherwise what was received behind the head is given back
-// with it, and comes again after it; but what has come since the head was passed over is
-// in its place.
-func (in *lane) decided(head *settlement, passedOver bool) {
+// with it, and comes again after it.
+func (in *lane) decided(head *settlement) {
 	s := in.all.settler
 	defer in.all.receiver.heads.decided(head.d.id) // after it was entered as retried
 	switch {
 	case head.done:
 		s.conclude(head, head.err)
 		in.flush()
-		if !passedOver {
-			in.giveBack(in.all.decideUnhandled(in.takeWaiting()), 0)
+		if in.passed != head.d { // what waits has come since if it was, and goes on
+			in.giveBack(in.all.decideUnhandled(in.takeBehind(head.d)), 0, nil)
 		}
 	case head.plan.removes:
 		in.ack(head)
@@ -194,27 +203,68 @@ func (in *lane) decided(head *settlement, passedOver bool) {
 		quiet := in.quiet(0)
 		in.settling.Go(func() { s.conclude(head, s.carryOut(head, quiet, nil)) })
 	default:
-		in.retried(head.d, head.plan.after)
+		changed := in.retried(head, head.plan.after)
 		in.flush()
-		in.giveBack(append(in.all.decideUnhandled(in.takeWaiting()), head), head.plan.after)
+		in.giveBack(append(in.all.decideUnhandled(in.takeWaiting()), head), head.plan.after, changed)
 	}
 }
 
 // passOver is called when the lease of the head is lost, or the subscription ends,
 // while its handler is at work: what waits behind it is given back now.
 func (in *lane) passOver(head *delivery) {
+	behind := in.takeWaiting
 	if in.all.stopped.Err() == nil {
-		in.retried(head, 0)
+		in.passed = head
+		in.all.lost(head)
+		behind = func() []follower { return in.takeBehind(head) }
 	}
 	in.flush()
-	in.giveBack(in.all.decideUnhandled(in.takeWaiting()), 0)
+	in.giveBack(in.all.decideUnhandled(behind()), 0, nil)
 }
 
-// retried notes that the head is back in the queue, or will be after a time.
-func (in *lane) retried(head *delivery, after time.Duration) {
-	if l := in.all; l.receiver.queue.policy.Load() != nil {
-		l.receiver.heads.retried(head.id, in.group, after)
+// retried notes that the head will be back in the queue. changed is to be called when the
+// change that brings it there has been answered.
+func (in *lane) retried(head *settlement, after time.Duration) (changed func()) {
+	policy := in.all.receiver.queue.policy.Load()
+	if policy == nil || head.receipt.count == policy.maxReceiveCount {
+		return nil // it never comes back: the next receive moves it to the dead-letter queue
 	}
+	return in.all.receiver.heads.retried(head.d.id, in.group, after)
+}
+
+// lost notes that a head may be back in the queue.
+func (l *lanes) lost(head *delivery) {
+	policy := l.receiver.queue.policy.Load()
+	if policy != nil && head.newestReceipt().count != policy.maxReceiveCount {
+		l.receiver.heads.retried(head.id, head.groupID, 0)()
+	}
+}
+
+// takeLost takes those whose lease was lost. all.mu is held.
+func (in *lane) takeLost() (lost []follower) {
+	in.waiting = slices.DeleteFunc(in.waiting, func(f follower) bool {
+		select {
+		case <-f.d.lost:
+			lost = append(lost, f)
+			return true
+		default:
+			return false
+		}
+	})
+	return lost
+}
+
+// takeBehind takes what was received behind a head whose lease is lost. If it has come
+// again already, that is only what was lost with it: the rest goes on, in order.
+func (in *lane) takeBehind(head *delivery) []follower {
+	in.all.mu.Lock()
+	defer in.all.mu.Unlock()
+	if slices.ContainsFunc(in.waiting, func(f follower) bool { return f.d.id == head.id }) {
+		return in.takeLost()
+	}
+	waiting := in.waiting
+	in.waiting = nil
+	return waiting
 }
 
 func (in *lane) takeWaiting() []follower {
@@ -232,7 +282,7 @@ func (l *lanes) decideUnhandled(run []follower) []*settlement {
 	list := make([]*settlement, 0, len(run)+1)
 	for _, f := range slices.Backward(run) {
 		p := plan{outcome: Released}
-		if f.arrival == alreadyAcked {
+		if f.arrival == alreadyAcked || l.settler.held.predecessorAcked(f.d) {
 			p = plan{outcome: Acked, removes: true}
 		}
 		list = append(list, l.settler.decide(f.d, p))
@@ -242,12 +292,18 @@ func (l *lanes) decideUnhandled(run []follower) []*settlement {
 }
 
 // giveBack makes deliveries visible, in their order, in one call. after is when the
-// last of them is.
-func (in *lane) giveBack(list []*settlement, after time.Duration) {
-	if len(list) > 0 {
-		quiet := in.quiet(after)
-		in.settling.Go(func() { in.all.settler.settleTogether(list, quiet) })
+// last of them is. changed, if not nil, is called when that has been answered.
+func (in *lane) giveBack(list []*settlement, after time.Duration, changed func()) {
+	if len(list) == 0 {
+		return
 	}
+	quiet := in.quiet(after)
+	in.settling.Go(func() {
+		in.all.settler.settleTogether(list, quiet)
+		if changed != nil {
+			changed()
+		}
+	})
 }
 
 // quiet is what a message waits for before it is made visible after a time, nil for
@@ -255,7 +311,7 @@ func (in *lane) giveBack(list []*settlement, after time.Duration) {
 func (in *lane) quiet(after time.Duration) func() {
 	l := in.all
 	switch {
-	case l.stopped.Err() != nil && after < pollGrace:
+	case l.stopped.Err() != nil && after < pollGrace+lastAttempt:
 		return l.receiver.letPollsEnd
 	case l.receiver.queue.policy.Load() != nil && after < holdTime:
 		return l.receiver.letWidePollsEnd

@@ -87,6 +87,9 @@ type poll struct {
 	wait      time.Duration
 	attemptID string        // on a FIFO queue
 	ended     chan struct{} // closed when it is answered and in hand
+
+	began      time.Time // the first attempt
+	unanswered bool      // an attempt may have taken messages
 }
 
 func newReceiver(ctx, stopped context.Context, bound *boundQueue, queue Queue, permits *permits, maxInFlight int, hooks Hooks, log watermill.LoggerAdapter) *receiver {
@@ -116,6 +119,10 @@ func (r *receiver) run() {
 	for {
 		n := r.permits.take(r.stopped, r.batch)
 		if n == 0 {
+			break
+		}
+		if r.stopped.Err() != nil { // both were ready
+			r.permits.put(n)
 			break
 		}
 		p := r.plan(n, backlog)
@@ -238,14 +245,17 @@ func (r *receiver) letWidePollsEnd() {
 // queue the messages of a lost answer keep their groups from everybody until their
 // leases end, unless the receive is repeated with its attempt id.
 func (r *receiver) ask(p *poll) (got int, err error) {
-	started := time.Now()
+	p.began = time.Now()
 	var used int
-	for {
+	for throttled := 0; ; {
 		got, used, err = r.receive(r.ctx, p)
-		if err == nil || p.attemptID == "" || isRefused(err) || time.Since(started) > attemptMemory {
+		if err == nil || !p.unanswered || isQueueMissing(err) || time.Since(p.began) > attemptMemory {
 			break
 		}
-		if !r.sleep(receivePause) {
+		if isThrottled(err) {
+			throttled++
+		}
+		if !r.sleep(exponential(receivePause, receivePauseLimit, throttled)) {
 			again := *p
 			again.wait = time.Second
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), lastAttempt)
@@ -286,6 +296,8 @@ func (r *receiver) receive(ctx context.Context, p *poll) (got, used int, err err
 	out, err := r.queue.clients.polls.ReceiveMessage(ctx, in)
 	answered := time.Now()
 	if err != nil {
+		// An attempt before the last one may have been carried out.
+		p.unanswered = p.attemptID != "" && (p.unanswered || !isRefused(err) || latest.count > 1)
 		if r.stopped.Err() == nil {
 			r.receiveFailed(ReceiveFailure{Queue: r.queue.id.name, Duration: answered.Sub(started), Err: err})
 		}
@@ -295,6 +307,9 @@ func (r *receiver) receive(ctx context.Context, p *poll) (got, used int, err err
 		r.heads.nothingThere(started)
 	}
 	common := r.newReceipt(latest.sent, p.wait, answered)
+	if p.attemptID != "" {
+		common.limit = p.began.Add(maxVisibility - holdMargin) // a repeated receive does not count anew
+	}
 	list := make([]incoming, 0, len(out.Messages))
 	for _, msg := range out.Messages {
 		got := incoming{msg: msg, receipt: common}

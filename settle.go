@@ -284,11 +284,7 @@ func (s *settler) carryOut(c *settlement, quiet, queued func()) error {
 		// received the message since. A 200 does not say that the message is gone.
 		return cmp.Or(<-c.answered, c.err)
 	}
-	err := s.finish(via, c, <-c.answered)
-	if !c.plan.removes && errors.Is(err, errReceivedAgain) {
-		return nil // visible it was
-	}
-	return err
+	return s.finish(via, c, <-c.answered)
 }
 
 // settleTogether carries out and concludes list of one group: deletes in one batch,
@@ -402,6 +398,9 @@ func (s *settler) finish(via *batcher[*settlement], c *settlement, err error) er
 			d.letExtensionPass(s.ctx, d.removes)
 			via.add(c)
 			err = <-c.answered
+		}
+		if errors.Is(err, errReceivedAgain) && !c.plan.removes {
+			return nil // visible it was
 		}
 		if err == nil || errors.Is(err, errReceivedAgain) || errors.Is(err, ErrLeaseLost) || isReceiptGone(err) {
 			return err

@@ -19,6 +19,7 @@ type delivery struct {
 	firstReceivedAt time.Time
 	sequence        string
 	sourceARN       string
+	dedupID         string // that of the queue it was received from
 }
 
 // answer writes the messages with the attributes that were asked for.
@@ -106,7 +107,7 @@ func (r *receiveMessageRequest) appendSystem(b []byte, d delivery) []byte {
 		{"ApproximateReceiveCount", strconv.Itoa(d.receiveCount)},
 		{"ApproximateFirstReceiveTimestamp", milliseconds(d.firstReceivedAt)},
 		{"MessageGroupId", m.groupID},
-		{"MessageDeduplicationId", m.dedupID},
+		{"MessageDeduplicationId", d.dedupID},
 		{"SequenceNumber", d.sequence},
 		{"AWSTraceHeader", m.traceHeader},
 		{"DeadLetterQueueSourceArn", d.sourceARN},

@@ -312,6 +312,7 @@ func (q *Queue) deliver(m *message, p *poll, now time.Time) delivery {
 		receiveCount:    m.receiveCount,
 		firstReceivedAt: m.firstReceivedAt,
 		sourceARN:       m.sourceARN,
+		dedupID:         m.dedupID,
 	}
 	if q.fifo != nil {
 		d.sequence = sequence(m.number)
