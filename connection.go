@@ -72,7 +72,7 @@ type Connection struct {
 	outboxes outboxes
 	publish  sync.WaitGroup // Publish calls; added to under mu, and only while they are allowed
 
-	mu            sync.Mutex // guards what follows; never held during a call
+	mu            sync.RWMutex // guards what follows; never held during a call
 	state         connectionState
 	connecting    chan struct{} // closed when the Connect under way has ended
 	clients       *clients
@@ -214,8 +214,8 @@ func (c *Connection) Close() error {
 
 // beginPublish is forPublish for a call that Close waits for, until endPublish.
 func (c *Connection) beginPublish() (*clients, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	clients, err := c.publishClients()
 	if err == nil {
 		c.publish.Add(1)
@@ -228,8 +228,8 @@ func (c *Connection) endPublish() { c.publish.Done() }
 // forPublish returns the clients as long as publishing is allowed: until the last
 // drain has ended.
 func (c *Connection) forPublish() (*clients, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	return c.publishClients()
 }
 
@@ -302,8 +302,8 @@ func (c *Connection) markClose() closeMark {
 }
 
 func (c *Connection) inEffect(m closeMark) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	return m.now || c.idleEpoch != m.epoch
 }
 

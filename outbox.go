@@ -29,7 +29,7 @@ const (
 type outboxes struct {
 	workers sync.WaitGroup // of all of them
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.RWMutex // guards what follows
 	boxes   map[string]*outbox
 	sweepAt int // how many there are when those that nobody uses are dropped
 }
@@ -37,9 +37,18 @@ type outboxes struct {
 // hold returns the outbox of a queue, until unhold.
 func (b *outboxes) hold(clients *clients, queueURL string, fifo bool) *outbox {
 	const keep = 64
+	b.mu.RLock()
+	o := b.boxes[queueURL]
+	if o != nil {
+		o.holders.Add(1) // under the mutex, so that it is not dropped
+	}
+	b.mu.RUnlock()
+	if o != nil {
+		return o
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := b.boxes[queueURL]
+	o = b.boxes[queueURL]
 	if o == nil {
 		if len(b.boxes) >= max(b.sweepAt, keep) {
 			for url, o := range b.boxes {
@@ -55,7 +64,7 @@ func (b *outboxes) hold(clients *clients, queueURL string, fifo bool) *outbox {
 		}
 		b.boxes[queueURL] = o
 	}
-	o.holders.Add(1) // under the mutex, so that it is not dropped
+	o.holders.Add(1)
 	return o
 }
 
@@ -88,14 +97,14 @@ func (o *outbox) unhold() { o.holders.Add(-1) }
 // add hands the letters of a parcel in, which fit one call. Apart from all others, they
 // leave in a call of their own.
 //
-// Where nothing is under way, the caller itself is the worker that sends them, as long as
+// Where nothing is under way, a caller that comes in person is itself the worker that sends them, as long as
 // they stay alone: nobody else waits for the call then, and it takes no longer than the
 // caller would wait.
-func (o *outbox) add(of *parcel, letters []*letter, apart bool) {
+func (o *outbox) add(of *parcel, letters []*letter, apart, inPerson bool) {
 	of.added = time.Now()
 	o.mu.Lock()
 	o.pile.put(of, letters, apart)
-	if o.active > 0 {
+	if o.active > 0 || !inPerson {
 		o.dispatch(0)
 		o.mu.Unlock()
 		return

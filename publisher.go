@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -24,8 +26,8 @@ type Publisher struct {
 	config PublisherConfig
 	log    watermill.LoggerAdapter
 
-	mu     sync.Mutex // guards closed
-	closed *closeMark
+	closing sync.Mutex // held by Close
+	closed  atomic.Pointer[closeMark]
 }
 
 var _ message.Publisher = (*Publisher)(nil)
@@ -58,8 +60,8 @@ func NewPublisher(conn *Connection, config PublisherConfig, logger watermill.Log
 // call. While a send to the queue is under way, what other calls of Publish on this
 // connection bring meanwhile piles up, and leaves together: full batches at once, the
 // rest when the send is answered, or has taken 250 ms. No timer delays a message
-// otherwise. Each call of Publish gets the result of its own messages. Its first
-// batch leaves alone; the others several at a time, to a FIFO queue one after the other.
+// otherwise. Each call of Publish gets the result of its own messages. Its
+// batches leave several at a time, to a FIFO queue one after the other.
 //
 // Messages that fail alone are sent again alone, up to three times in all, unless SQS
 // says that they can never be accepted. A batch that is refused as a whole for what
@@ -118,7 +120,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 		}
 		return call.result(topic, messages)
 	}
-	p.log.Debug("Publishing", watermill.LogFields{logTopic: topic, logQueue: id.name, "messages": len(messages)})
+	if traces(p.log) {
+		p.log.Debug("Publishing", watermill.LogFields{logTopic: topic, logQueue: id.name, "messages": len(messages)})
+	}
 	call.send(ctx, queueURL, rest)
 	return call.result(topic, messages)
 }
@@ -128,19 +132,18 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 // other handlers that share it may still be draining and publish what they
 // produce. There is nothing to flush. It is idempotent.
 func (p *Publisher) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed == nil {
+	p.closing.Lock()
+	defer p.closing.Unlock()
+	if p.closed.Load() == nil {
 		mark := p.conn.markClose()
-		p.closed = &mark
+		p.closed.Store(&mark)
 	}
 	return nil
 }
 
 func (p *Publisher) isClosed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed != nil && p.conn.inEffect(*p.closed)
+	mark := p.closed.Load()
+	return mark != nil && p.conn.inEffect(*mark)
 }
 
 // publishCall is one call of Publish.
@@ -217,6 +220,9 @@ func (c *publishCall) pointers() []*letter {
 // lookUp finds the queue. Nothing is on the wire yet, so the end of the context of
 // a lone message ends it.
 func (c *publishCall) lookUp(ctx context.Context, letters []*letter) (string, error) {
+	if queueURL, ok := c.p.conn.queues.known(c.id); ok {
+		return queueURL, nil
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if len(letters) == 1 && letters[0].ends != nil {
@@ -226,13 +232,24 @@ func (c *publishCall) lookUp(ctx context.Context, letters []*letter) (string, er
 	return queueURL, err
 }
 
-// send sends all letters, and leaves in each what became of it. To a standard queue, which
-// promises no order, some batches are on their way at a time, when the first has shown
-// that sending works.
-func (c *publishCall) send(ctx context.Context, queueURL string, rest []*letter) {
+// send sends all letters, and leaves in each what became of it.
+func (c *publishCall) send(ctx context.Context, queueURL string, letters []*letter) {
+	if batchLength(letters) < len(letters) {
+		c.sendBatches(ctx, queueURL, letters)
+		return
+	}
+	s := c.newShipment(ctx, queueURL)
+	defer s.end()
+	_ = s.send(ctx, letters, false) // the letters have it
+}
+
+// sendBatches is send for more than fits one call. To a standard queue, which promises no
+// order, as many batches are on their way at a time as may be.
+func (c *publishCall) sendBatches(ctx context.Context, queueURL string, rest []*letter) {
 	var (
-		mu     sync.Mutex // guards rest and failed
-		failed error
+		mu       sync.Mutex // guards rest and failed
+		failed   error
+		shipping sync.WaitGroup
 	)
 	next := func() (batch []*letter) {
 		mu.Lock()
@@ -249,34 +266,31 @@ func (c *publishCall) send(ctx context.Context, queueURL string, rest []*letter)
 		batch, rest = rest[:n], rest[n:]
 		return batch
 	}
-	ship := func(s *shipment, batch []*letter) {
-		if err := s.send(ctx, batch); err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			failed = err
-		}
+	most := 1
+	if !c.id.isFIFO() {
+		most = maxSends
 	}
-	first := c.newShipment(ctx, queueURL)
-	defer func() { first.box.unhold() }()
-	ship(first, next())
-
-	var others sync.WaitGroup
-	if !c.id.isFIFO() && failed == nil {
-		queueURL = first.box.url // it may have been looked up again
-		for range min((len(rest)-1)/maxBatch, maxSends-1) {
-			others.Go(func() {
-				s := c.newShipment(ctx, queueURL)
-				defer func() { s.box.unhold() }()
-				for batch := next(); len(batch) > 0; batch = next() {
-					ship(s, batch)
+	for range most {
+		batch := next()
+		if len(batch) == 0 {
+			break
+		}
+		// Handed in here, so that they leave in their order as far as possible.
+		s := c.newShipment(ctx, queueURL)
+		s.begin(batch)
+		shipping.Go(func() {
+			defer s.end()
+			for begun := true; len(batch) > 0; begun = false {
+				if err := s.send(ctx, batch, begun); err != nil {
+					mu.Lock()
+					failed = err
+					mu.Unlock()
 				}
-			})
-		}
+				batch = next()
+			}
+		})
 	}
-	for batch := next(); len(batch) > 0; batch = next() {
-		ship(first, batch)
-	}
-	others.Wait()
+	shipping.Wait()
 }
 
 // batchLength is how many of the letters fit one call: ten, and 1 MiB.
@@ -312,6 +326,9 @@ func (c *publishCall) newShipment(ctx context.Context, queueURL string) *shipmen
 	s.use(queueURL)
 	return s
 }
+
+// end lets go of the outbox.
+func (s *shipment) end() { s.box.unhold() }
 
 // use makes a queue's outbox the one to send with.
 func (s *shipment) use(queueURL string) {
@@ -365,31 +382,23 @@ func (s *shipment) watch(letters []*letter) (stop func()) {
 
 // send sends letters that fit one call until each is accepted, refused for good,
 // or has been tried often enough. It returns the error of a call that failed as a whole.
-func (s *shipment) send(ctx context.Context, letters []*letter) error {
+//
+// begun says that they are in the outbox already, see begin.
+func (s *shipment) send(ctx context.Context, letters []*letter, begun bool) error {
 	c := s.call
 	defer s.watch(letters)()
 	apart := false
 	for round := 1; ; round++ {
-		var freed []*letter
-		if letters, freed = c.sendable(letters); len(freed) > 0 {
-			s.box.release(freed...)
-		}
-		if len(letters) == 0 {
+		if begun {
+			begun = false
+		} else if letters = s.add(ctx, letters, apart); len(letters) == 0 {
 			return nil
 		}
-		if ctx.Err() != nil {
-			for _, l := range letters {
-				l.err = errLate
-			}
-			s.box.release(letters...)
-			return nil
-		}
-		s.box.add(&s.parcel, letters, apart)
 		s.await(ctx)
 
 		var failed error // of a call as a whole
 		apart = false
-		undecided := make([]*letter, 0, len(letters))
+		var undecided []*letter
 		for _, l := range letters {
 			switch l.fate {
 			case again:
@@ -428,6 +437,29 @@ func (s *shipment) send(ctx context.Context, letters []*letter) error {
 		}
 		return failed
 	}
+}
+
+// begin hands letters in, of which none has been sent.
+func (s *shipment) begin(letters []*letter) { s.box.add(&s.parcel, letters, false, false) }
+
+// add hands letters in, and returns those; others are not to be sent any more.
+func (s *shipment) add(ctx context.Context, letters []*letter, apart bool) []*letter {
+	letters, freed := s.call.sendable(letters)
+	if len(freed) > 0 {
+		s.box.release(freed...)
+	}
+	switch {
+	case len(letters) == 0:
+	case ctx.Err() != nil:
+		for _, l := range letters {
+			l.err = errLate
+		}
+		s.box.release(letters...)
+		return nil
+	default:
+		s.box.add(&s.parcel, letters, apart, true)
+	}
+	return letters
 }
 
 // await waits until the fate of all letters in the outbox is decided.
@@ -475,6 +507,9 @@ func (s *shipment) pauseBefore(ctx context.Context, round int) bool {
 // stand behind one that was not accepted. freed are those of them that their group
 // waits for.
 func (c *publishCall) sendable(letters []*letter) (kept, freed []*letter) {
+	if len(c.broken) == 0 && !slices.ContainsFunc(letters, (*letter).ended) {
+		return letters, nil
+	}
 	kept = make([]*letter, 0, len(letters))
 	for _, l := range letters {
 		first := c.broken[l.out.GroupID]

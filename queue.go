@@ -220,6 +220,9 @@ func (id queueID) key() string {
 	if id.url != "" {
 		return id.url
 	}
+	if id.account == "" {
+		return id.name // a URL has a slash
+	}
 	return id.account + "/" + id.name
 }
 

@@ -20,7 +20,7 @@ import (
 // queueCache maps queue names to URLs, with one lookup a queue even under
 // concurrent first use. Failures are not cached. The zero value is ready.
 type queueCache struct {
-	mu      sync.Mutex
+	mu      sync.RWMutex
 	lookups map[string]*queueLookup
 	claims  map[string]string // queue name → the topic that the default mapping made it from
 }
@@ -79,6 +79,25 @@ func (c *queueCache) claim(id queueID) (made bool, err error) {
 	}
 	c.claims[id.name] = id.topic
 	return !taken, nil
+}
+
+// known returns the URL of a queue that the cache has for this topic.
+func (c *queueCache) known(id queueID) (queueURL string, ok bool) {
+	if id.url != "" {
+		return "", false // there is nothing to look up, but to claim
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	lookup := c.lookups[id.key()]
+	if lookup == nil || id.mapped && c.claims[id.name] != id.topic {
+		return "", false
+	}
+	select {
+	case <-lookup.done:
+		return lookup.url, lookup.err == nil
+	default:
+		return "", false
+	}
 }
 
 // resolve returns the URL of a queue, from the cache or by GetQueueUrl, and

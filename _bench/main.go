@@ -50,6 +50,7 @@ type options struct {
 	idle       time.Duration
 	procs      int
 	docs, json string
+	from       string
 	profile    string
 }
 
@@ -62,10 +63,11 @@ func parse(args []string) (options, error) {
 	levels := flags.String("levels", "", "messages in flight (default: those of each workload)")
 	flags.IntVar(&o.rounds, "rounds", 3, "measurements of each side, in turns")
 	flags.Float64Var(&o.seconds, "seconds", 0.8, "about how long one measurement lasts")
-	flags.DurationVar(&o.idle, "idle", time.Minute, "how long an idle subscription is watched, 0 for not at all")
+	flags.DurationVar(&o.idle, "idle", 59*time.Second, "how long an idle subscription is watched, 0 for not at all")
 	flags.IntVar(&o.procs, "procs", max(1, runtime.NumCPU()/2), "GOMAXPROCS of the client and, separately, of the server")
 	flags.StringVar(&o.docs, "docs", "", "`directory` whose benchmarks.md and benchmarks.svg to rewrite")
 	flags.StringVar(&o.json, "json", "", "`file` for every single measurement")
+	flags.StringVar(&o.from, "from", "", "`file` of an earlier run to report instead of measuring")
 	flags.StringVar(&o.profile, "profile", "", "`directory` for CPU and allocation profiles of every measurement")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -104,7 +106,7 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	found, err := o.measureAll(ctx)
+	found, err := o.find(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,16 +162,25 @@ type findings struct {
 	Capacity serverCapacity
 }
 
-// measureAll runs the matrix: for each cell ours, bare, ours, bare and so on.
-func (o options) measureAll(ctx context.Context) (*findings, error) {
-	found := &findings{Procs: o.procs, CPUs: runtime.NumCPU(), Go: runtime.Version(), IdleTime: o.idle}
-	idle := o.watchIdle(ctx)
-	endpoint, stop, err := startServer(ctx, o.procs)
+// find measures, or reads what was measured.
+func (o options) find(ctx context.Context) (*findings, error) {
+	if o.from == "" {
+		return o.measureAll(ctx)
+	}
+	text, err := os.ReadFile(o.from)
 	if err != nil {
 		return nil, err
 	}
-	defer stop()
-	if found.Capacity, err = measureCapacity(endpoint, o.seconds); err != nil {
+	found := new(findings)
+	return found, json.Unmarshal(text, found)
+}
+
+// measureAll runs the matrix.
+func (o options) measureAll(ctx context.Context) (*findings, error) {
+	found := &findings{Procs: o.procs, CPUs: runtime.NumCPU(), Go: runtime.Version(), IdleTime: o.idle}
+	idle := o.watchIdle(ctx)
+	var err error
+	if found.Capacity, err = o.measureServer(ctx); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(os.Stderr, "server: %s\n", found.Capacity)
@@ -183,29 +194,55 @@ func (o options) measureAll(ctx context.Context) (*findings, error) {
 		}
 		for _, delay := range o.delays {
 			for _, level := range levels {
-				for round := range o.rounds {
-					for _, side := range sides {
-						s := spec{Workload: w.name, Side: side, Delay: delay, InFlight: level, Messages: w.messages(level, delay, o.seconds), Seconds: o.seconds}
-						if o.profile != "" {
-							s.Profile = filepath.Join(o.profile, fmt.Sprintf("%s-%s-%d-%s-%d", w.name, delay, level, side, round))
-						}
-						r, err := o.inProcess(ctx, endpoint, s)
-						if err != nil {
-							return nil, err
-						}
-						r.Round = round
-						found.Results = append(found.Results, r)
-						r.log()
-						if r.Skipped != "" || r.Failed != "" {
-							fmt.Fprintf(os.Stderr, "!!! %s (%s) WAS NOT MEASURED: %s%s\n", w.name, side, r.Skipped, r.Failed)
-						}
-					}
+				results, err := o.measureCell(ctx, w, delay, level)
+				if err != nil {
+					return nil, err
 				}
+				found.Results = append(found.Results, results...)
 			}
 		}
 	}
 	found.Idle, err = idle()
 	return found, err
+}
+
+// measureServer measures what a server can do.
+func (o options) measureServer(ctx context.Context) (serverCapacity, error) {
+	endpoint, stop, err := startServer(ctx, o.procs)
+	if err != nil {
+		return serverCapacity{}, err
+	}
+	defer stop()
+	return measureCapacity(endpoint, o.seconds)
+}
+
+// measureCell measures ours, bare, ours, bare and so on, all on one server.
+func (o options) measureCell(ctx context.Context, w workload, delay time.Duration, level int) ([]result, error) {
+	endpoint, stop, err := startServer(ctx, o.procs)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var results []result
+	for round := range o.rounds {
+		for _, side := range sides {
+			s := spec{Workload: w.name, Side: side, Delay: delay, InFlight: level, Messages: w.messages(level, delay, o.seconds), Seconds: o.seconds}
+			if o.profile != "" {
+				s.Profile = filepath.Join(o.profile, fmt.Sprintf("%s-%s-%d-%s-%d", w.name, delay, level, side, round))
+			}
+			r, err := o.inProcess(ctx, endpoint, s)
+			if err != nil {
+				return nil, err
+			}
+			r.Round = round
+			results = append(results, r)
+			r.log()
+			if r.Skipped != "" || r.Failed != "" {
+				fmt.Fprintf(os.Stderr, "!!! %s (%s) WAS NOT MEASURED: %s%s\n", w.name, side, r.Skipped, r.Failed)
+			}
+		}
+	}
+	return results, nil
 }
 
 func (r result) log() {
@@ -225,11 +262,15 @@ func (o options) inProcess(ctx context.Context, endpoint string, s spec) (result
 	}
 	var output bytes.Buffer
 	command.Stdout = &output
-	if err := command.Run(); err != nil {
-		return result{}, fmt.Errorf("%s (%s): %w", s.Workload, s.Side, err)
+	r := result{spec: s}
+	err = command.Run()
+	if err == nil {
+		err = json.Unmarshal(output.Bytes(), &r)
 	}
-	var r result
-	return r, json.Unmarshal(output.Bytes(), &r)
+	if err != nil {
+		r.Failed = fmt.Sprintf("the client ended: %v", err)
+	}
+	return r, ctx.Err()
 }
 
 // watchIdle watches an idle subscription of each side, on a server of their own, while

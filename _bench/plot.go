@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// The plot is a row of panels for each measure, one panel a workload: bars by messages
-// in flight, a colour for each time that is added per call.
+// The plot has a row for each workload and a column for each measure: bars by messages in
+// flight, a colour for each time that is added per call.
 const (
-	panelWidth, panelHeight = 250, 130
-	marginLeft, marginTop   = 46, 64
-	gapX, gapY              = 46, 66
+	panelWidth, panelHeight = 250, 100
+	marginLeft, marginTop   = 46, 78
+	gapX, gapY              = 46, 52
 )
 
 var delayColours = []string{"#3b6ea5", "#7aa6c2", "#c9b458"}
 
-// measure is one row of the plot.
+// measurePlot is one column of the plot.
 type measurePlot struct {
 	title, limitText string
 	limit            float64
@@ -27,9 +27,9 @@ type measurePlot struct {
 }
 
 var measures = []measurePlot{
-	{title: "throughput, in proportion to the bare loop", limit: minSpeed, limitText: "wanted: 0.9 or more", value: func(c cell) float64 { return c.Speed }},
-	{title: "client CPU a message, in proportion to the bare loop", limit: maxCPU, limitText: "wanted: 1.3 or less", value: func(c cell) float64 { return c.CPU }},
-	{title: "calls a message (the tick is the bare loop)", value: func(c cell) float64 { return c.Ours.Calls }, bare: func(c cell) float64 { return c.Bare.Calls }},
+	{title: "throughput / bare loop's", limit: minSpeed, limitText: "wanted: 0.9 or more", value: func(c cell) float64 { return c.Speed }},
+	{title: "client CPU a message / bare loop's", limit: maxCPU, limitText: "wanted: 1.3 or less", value: func(c cell) float64 { return c.CPU }},
+	{title: "calls a message (tick: bare loop's)", value: func(c cell) float64 { return c.Ours.Calls }, bare: func(c cell) float64 { return c.Bare.Calls }},
 }
 
 // plot draws cells as SVG.
@@ -45,8 +45,8 @@ func plot(cells []cell) string {
 			delays = append(delays, c.Delay)
 		}
 	}
-	width := marginLeft + max(1, len(names))*(panelWidth+gapX)
-	height := marginTop + len(measures)*(panelHeight+gapY)
+	width := marginLeft + len(measures)*(panelWidth+gapX)
+	height := marginTop + max(1, len(names))*(panelHeight+gapY)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11" fill="#333">`+"\n", width, height, width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, height)
@@ -54,12 +54,12 @@ func plot(cells []cell) string {
 		x := marginLeft + i*110
 		fmt.Fprintf(&b, `<rect x="%d" y="12" width="10" height="10" fill="%s"/><text x="%d" y="21">%s per call</text>`+"\n", x, colour(i), x+15, ms(delay))
 	}
-	for row, m := range measures {
-		top := marginTop + row*(panelHeight+gapY)
-		fmt.Fprintf(&b, `<text x="%d" y="%d" font-weight="bold" font-size="12">%s</text>`+"\n", marginLeft, top-20, m.title)
-		for column, name := range names {
+	for column, m := range measures {
+		left := marginLeft + column*(panelWidth+gapX)
+		fmt.Fprintf(&b, `<text x="%d" y="%d" font-weight="bold" font-size="12">%s</text>`+"\n", left, marginTop-30, m.title)
+		for row, name := range names {
 			of := slices.DeleteFunc(slices.Clone(cells), func(c cell) bool { return c.Workload != name })
-			m.panel(&b, marginLeft+column*(panelWidth+gapX), top, name, of, delays)
+			m.panel(&b, left, marginTop+row*(panelHeight+gapY), name, of, delays)
 		}
 	}
 	b.WriteString("</svg>\n")

@@ -136,7 +136,6 @@ type target struct {
 
 const (
 	maxCallsTogether = 0.33
-	maxIdlePerMinute = 3
 	minSpeed         = 0.9
 	maxCPU           = 1.3
 	flat             = 0.1
@@ -171,13 +170,10 @@ func (f *findings) targets() []target {
 		}
 	}
 	if sums != nil {
-		all = append(all, target{"calls a message, publish + receive + settle, from 100 in flight on", fmt.Sprintf("≤ %.2f", maxCallsTogether), span2(sums), met})
+		all = append(all, target{"calls a message, publish + receive + settle, from 100 in flight on", fmt.Sprintf("≤ %.2f", maxCallsTogether), fromTo(sums), met})
 	}
 	if n, ok := f.Idle["ours"]; ok {
-		limit := int(f.IdleTime/(20*time.Second)) + 1
-		if f.IdleTime >= time.Minute {
-			limit = int(f.IdleTime/time.Minute) * maxIdlePerMinute
-		}
+		limit := f.idleLimit()
 		all = append(all, target{fmt.Sprintf("receives of an idle subscription in %v", f.IdleTime), fmt.Sprintf("≤ %d", limit), fmt.Sprintf("%d (bare: %d)", n, f.Idle["bare"]), n <= limit})
 	}
 	for _, delay := range f.delays() {
@@ -213,8 +209,12 @@ func (f *findings) targets() []target {
 	return all
 }
 
-// span2 says in which range values are.
-func span2(values []string) string {
+// idleLimit is how many receives an idle subscription may begin: three a minute, the
+// first at once.
+func (f *findings) idleLimit() int { return int(f.IdleTime/(20*time.Second)) + 1 }
+
+// fromTo says in which range values are.
+func fromTo(values []string) string {
 	least, most := slices.Min(values), slices.Max(values)
 	if least == most {
 		return least
@@ -326,7 +326,7 @@ func (f *findings) check() error {
 			errs = append(errs, fmt.Errorf("%s (%s): %.3f calls a message, at most %.3f are allowed: %v for %d messages", r.Workload, r.Side, n, allowed, r.Calls, r.Messages))
 		}
 	}
-	if n := f.Idle["ours"]; f.IdleTime > 0 && n > int(f.IdleTime/(20*time.Second))+1 {
+	if n := f.Idle["ours"]; f.IdleTime > 0 && n > f.idleLimit() {
 		errs = append(errs, fmt.Errorf("%d receives of an idle subscription in %v", n, f.IdleTime))
 	}
 	return errors.Join(errs...)

@@ -33,6 +33,7 @@ type server struct {
 	counts map[string]int
 	cpu    time.Duration // of this process when the counters were reset
 	since  time.Time
+	queues []string // URLs, of the last two runs
 }
 
 // serverStats is what the server did since the last reset.
@@ -109,8 +110,9 @@ func (s *server) stats(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// seed makes a queue and sends to it in process, without the SDK and uncounted. What
-// the service remembers of earlier runs is forgotten.
+// seed makes a queue and sends to it in process, without the SDK and uncounted. The
+// queue before the last, to which nobody is subscribed any more, is deleted, and what
+// the service remembers of it.
 func (s *server) seed(ask resetRequest) error {
 	attributes := map[string]string{"VisibilityTimeout": "300"}
 	fifo := strings.HasSuffix(ask.Queue, ".fifo")
@@ -120,6 +122,16 @@ func (s *server) seed(ask resetRequest) error {
 	queue, err := s.service.CreateQueue(ask.Queue, attributes)
 	if err != nil {
 		return err
+	}
+	s.mu.Lock()
+	s.queues = append(s.queues, queue.URL())
+	old := s.queues[:max(0, len(s.queues)-2)]
+	s.queues = s.queues[len(old):]
+	s.mu.Unlock()
+	for _, url := range old {
+		if err := s.call("DeleteQueue", map[string]any{"QueueUrl": url}); err != nil {
+			return err
+		}
 	}
 	for from := 0; from < ask.Messages; from += batchSize {
 		entries := make([]map[string]any, 0, batchSize)
