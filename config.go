@@ -34,7 +34,9 @@ type SubscriberConfig struct {
 	// MaxInFlight is the largest number of messages per subscription that have
 	// been received and not settled. It is the only brake: a Watermill router
 	// starts a goroutine for every message it is given. No more is received than
-	// can be handed out at once. 1 or more. Default: 10.
+	// can be handed out at once. On a FIFO queue it is the number of message groups:
+	// of each, one message is handed out, and up to nine wait behind it. 1 or more.
+	// Default: 10.
 	MaxInFlight int
 
 	// MaxExtension is how long one delivery may be held in all, from its receipt:

@@ -16,8 +16,9 @@
 //	defer conn.Close()
 //	return router.Run(ctx)
 //
-// Topics name queues: by name, by URL or by ARN. This version is for standard
-// queues.
+// Topics name queues: by name, by URL or by ARN. One that ends in ".fifo" is a FIFO
+// queue, whose message groups are handled in order, one message of each at a time; see
+// [GroupIDKey].
 //
 // # Outcomes
 //
@@ -56,8 +57,8 @@
 //
 // # Tuning
 //
-// [SubscriberConfig].MaxInFlight is the number of handlers that run at a time, and
-// the only brake. [SubscriberConfig].Backoff spaces out the retries of plain
+// [SubscriberConfig].MaxInFlight is the number of handlers that run at a time (on a FIFO
+// queue the number of message groups), and the only brake. [SubscriberConfig].Backoff spaces out the retries of plain
 // errors: every receive counts for a redrive policy, so without one a short outage
 // can move messages to the dead-letter queue. The queue's own visibility timeout is
 // used unless [Queue].Visibility is set; shorter means that the messages of a killed

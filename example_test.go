@@ -254,3 +254,88 @@ func ExampleHooks() {
 	config.Hooks.Settled(watermillsqs.Settlement{Queue: "orders", Outcome: watermillsqs.Acked, ReceiveCount: 1})
 	// Output: orders acked 1 <nil>
 }
+
+// A FIFO queue: the messages of a group, here of an order, arrive one at a time and in
+// order, those of other orders beside them.
+func ExamplePublisherConfig() {
+	service := sqstest.Start()
+	defer service.Close()
+	cfg := service.AWSConfig()
+	conn, err := watermillsqs.Connect(context.Background(), watermillsqs.Config{AWS: &cfg})
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	logger := watermill.NopLogger{}
+
+	publish := func(messages ...*message.Message) error {
+		pub, err := watermillsqs.NewPublisher(conn, watermillsqs.PublisherConfig{
+			CreateIfMissing: true,
+			GroupID:         func(_ string, msg *message.Message) string { return msg.Metadata.Get("order") },
+		}, logger)
+		if err != nil {
+			return err
+		}
+		return pub.Publish("orders.fifo", messages...)
+	}
+
+	var messages []*message.Message
+	for _, step := range []string{"placed", "paid", "shipped"} {
+		msg := message.NewMessage(watermill.NewUUID(), []byte(step))
+		msg.Metadata.Set("order", "1017")
+		messages = append(messages, msg)
+	}
+	if err := publish(messages...); err != nil {
+		panic(err)
+	}
+	sub, err := watermillsqs.NewSubscriber(conn, watermillsqs.SubscriberConfig{}, logger)
+	if err != nil {
+		panic(err)
+	}
+	arrived, err := sub.Subscribe(context.Background(), "orders.fifo")
+	if err != nil {
+		panic(err)
+	}
+	for range messages {
+		msg := <-arrived
+		fmt.Println(string(msg.Payload))
+		msg.Ack()
+	}
+	// Output:
+	// placed
+	// paid
+	// shipped
+}
+
+// What messages cost, and how full calls are.
+func ExampleCallCounter() {
+	service := sqstest.Start()
+	defer service.Close()
+	cfg := service.AWSConfig()
+	ctx, logger := context.Background(), watermill.NopLogger{}
+
+	var calls watermillsqs.CallCounter
+	conn, err := watermillsqs.Connect(ctx, watermillsqs.Config{AWS: &cfg, Called: calls.Count})
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	pub, err := watermillsqs.NewPublisher(conn, watermillsqs.PublisherConfig{CreateIfMissing: true}, logger)
+	if err != nil {
+		panic(err)
+	}
+	var messages []*message.Message
+	for range 100 {
+		messages = append(messages, message.NewMessage(watermill.NewUUID(), []byte("hello")))
+	}
+	if err := pub.Publish("greetings", messages...); err != nil {
+		panic(err)
+	}
+
+	for action, count := range calls.Counts() {
+		if action == "SendMessageBatch" {
+			fmt.Println(action, count.Calls, "calls,", count.Fill(), "messages each")
+		}
+	}
+	// Output: SendMessageBatch 10 calls, 10 messages each
+}
