@@ -18,6 +18,9 @@ var republishingMarks = map[string]string{
 // marksOf notes the marks that a message carries when it is delivered: those of an old
 // poison queue, say, which can still be drained.
 func marksOf(msg *message.Message) (marks map[string]string) {
+	if len(msg.Metadata) == 0 {
+		return nil
+	}
 	for key := range republishingMarks {
 		if value, marked := msg.Metadata[key]; marked {
 			if marks == nil {

@@ -407,5 +407,7 @@ func matchesMD5(body string, sum *string) bool {
 		return true
 	}
 	actual := md5.Sum([]byte(body))
-	return strings.EqualFold(hex.EncodeToString(actual[:]), *sum)
+	var text [2 * md5.Size]byte
+	hex.Encode(text[:], actual[:])
+	return strings.EqualFold(string(text[:]), *sum)
 }
