@@ -163,9 +163,7 @@ func (in *lane) serve() {
 		l.settler.decided()
 	}
 	in.settling.Wait()
-	for range permits {
-		l.permits.settled()
-	}
+	l.permits.settled(permits)
 }
 
 // next takes the first of those that wait. Without one, the lane is closed.
@@ -201,7 +199,7 @@ func (in *lane) decided(head *settlement) {
 		// It stays where it is until the next receive moves it to the dead-letter queue.
 		in.flush()
 		quiet := in.quiet(0)
-		in.settling.Go(func() { s.conclude(head, s.carryOut(head, quiet, nil)) })
+		in.settling.Go(func() { s.conclude(head, s.carryOut(head, quiet)) })
 	default:
 		changed := in.retried(head, head.plan.after)
 		in.flush()

@@ -160,7 +160,11 @@ func (m *model) consume(chaos context.Context) {
 	defer stop()
 	for reading.Err() == nil {
 		select {
-		case msg := <-messages:
+		case msg, open := <-messages:
+			if !open {
+				assert.Error(m.t, chaos.Err(), "closed although nobody closed it")
+				return
+			}
 			m.hand(msg, inHand, m.behave)
 			if m.chance(5) {
 				pause(reading, m.upTo(10*time.Second))

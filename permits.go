@@ -141,12 +141,12 @@ func (p *permits) decided() (last bool) {
 	return p.undecided == 0
 }
 
-// settled gives back the permit of a delivery that is settled.
-func (p *permits) settled() {
+// settled gives back the permits of n deliveries that are settled.
+func (p *permits) settled(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settling--
-	p.add(1)
+	p.settling -= n
+	p.add(n)
 }
 
 // inHand reports whether there are deliveries that are not decided yet.

@@ -54,6 +54,9 @@ type settler struct {
 	log     watermill.LoggerAdapter
 	ctx     context.Context // of the calls
 
+	// release gives back the permits of deliveries that settle has concluded.
+	release func(n int)
+
 	deletes *batcher[*settlement]
 	changes *batcher[*settlement]
 
@@ -75,7 +78,7 @@ func newSettler(ctx context.Context, queue *boundQueue, held *inFlight, permits 
 
 // lingerOf is how long a delete may wait for others.
 func lingerOf(c *settlement) time.Duration {
-	if c.again {
+	if c.urgent {
 		return 0
 	}
 	return min(max(c.held()/4, shortestLinger), longestLinger, time.Until(c.receipt.leaseEnd)/4)
@@ -199,9 +202,13 @@ type settlement struct {
 	receipt  receipt    // the newest when it was decided or, later, sent
 	err      error      // what became of it, if that is known when it is decided
 	done     bool       // there is nothing to send
-	again    bool       // it was sent before
-	answered chan error // capacity 1, answered exactly once each time it is added to a batcher
+	urgent   bool       // it does not wait for others
+	answered chan error // see expect; nil if whoever sends it concludes it
 }
+
+// expect makes the settlement one that somebody waits for: it is answered exactly once
+// each time it is added to a batcher.
+func (c *settlement) expect() { c.answered = make(chan error, 1) }
 
 // held is the time from the receipt to the verdict.
 func (c *settlement) held() time.Duration { return c.at.Sub(c.receipt.receivedAt) }
@@ -229,10 +236,7 @@ func (s *settler) decide(d *delivery, p plan) *settlement {
 		// An old receipt deletes nothing there; the ack is remembered.
 		c.done, c.err = true, ErrLeaseLost
 	case lost:
-		c.err = ErrLeaseLost
-	}
-	if !c.done {
-		c.answered = make(chan error, 1)
+		c.err, c.urgent = ErrLeaseLost, true
 	}
 	return c
 }
@@ -243,16 +247,19 @@ func (s *settler) conclude(c *settlement, err error) {
 	s.settled(c, err)
 }
 
-// settle decides a delivery and carries the decision out. quiet, if not nil, is called
-// before the message is made visible, and waits until that does no harm.
+// settle decides a delivery of a standard queue and carries the decision out. quiet, if not
+// nil, is called before the message is made visible, and waits until that does no harm.
+// When the delivery is concluded, which may be later, release is called.
 func (s *settler) settle(d *delivery, p plan, quiet func()) {
 	c := s.decide(d, p)
-	queued := s.decided
-	if c.done || !p.removes {
-		s.decided()
-		queued = nil
+	if !c.done && c.err == nil && p.removes {
+		s.deletes.add(c)
+		s.decided() // after it was added, so that the last of them takes it along
+		return
 	}
-	s.conclude(c, s.carryOut(c, quiet, queued))
+	s.decided()
+	s.conclude(c, s.carryOut(c, quiet))
+	s.release(1)
 }
 
 // decided notes that the delivery of a permit is decided. With the last of those in
@@ -263,9 +270,8 @@ func (s *settler) decided() {
 	}
 }
 
-// carryOut sends what was decided and returns what became of it. queued, if not nil, is
-// called as soon as a delete is in the batcher.
-func (s *settler) carryOut(c *settlement, quiet, queued func()) error {
+// carryOut sends what was decided and returns what became of it.
+func (s *settler) carryOut(c *settlement, quiet func()) error {
 	if c.done {
 		return c.err
 	}
@@ -275,10 +281,8 @@ func (s *settler) carryOut(c *settlement, quiet, queued func()) error {
 	} else if quiet != nil {
 		quiet()
 	}
+	c.expect()
 	via.add(c)
-	if queued != nil {
-		queued()
-	}
 	if c.err != nil {
 		// On a standard queue an old receipt still deletes, as long as nobody has
 		// received the message since. A 200 does not say that the message is gone.
@@ -287,7 +291,7 @@ func (s *settler) carryOut(c *settlement, quiet, queued func()) error {
 	return s.finish(via, c, <-c.answered)
 }
 
-// settleTogether carries out and concludes list of one group: deletes in one batch,
+// settleTogether carries out and concludes what was decided in one group: deletes in one batch,
 // changes of visibility in one call and in their order. What fails is tried again alone.
 func (s *settler) settleTogether(list []*settlement, quiet func()) {
 	var deletes, changes []*settlement
@@ -295,8 +299,10 @@ func (s *settler) settleTogether(list []*settlement, quiet func()) {
 		switch {
 		case c.done:
 		case c.plan.removes:
+			c.expect()
 			deletes = append(deletes, c)
 		default:
+			c.expect()
 			changes = append(changes, c)
 		}
 	}
@@ -392,7 +398,7 @@ func (s *settler) settled(c *settlement, err error) {
 func (s *settler) finish(via *batcher[*settlement], c *settlement, err error) error {
 	const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
 	d := c.d
-	c.again = true
+	c.urgent = true
 	for round := 0; ; round++ {
 		for errors.Is(err, errExtending) && s.ctx.Err() == nil {
 			d.letExtensionPass(s.ctx, d.removes)
@@ -426,6 +432,10 @@ func (s *settler) finish(via *batcher[*settlement], c *settlement, err error) er
 // visibility (not deletes) whose lease is over, since somebody else may have the
 // message, and what an extension stands in the way of.
 func (s *settler) board(batch []*settlement, deletes bool) (boarded []*settlement, timeout time.Duration) {
+	var left []*settlement
+	var why []error
+	leave := func(c *settlement, err error) { left, why = append(left, c), append(why, err) }
+	defer func() { s.answer(left, why) }()
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()
 	now := time.Now()
@@ -436,13 +446,13 @@ func (s *settler) board(batch []*settlement, deletes bool) (boarded []*settlemen
 		over := !now.Before(d.receipt.leaseEnd)
 		switch {
 		case d.superseded:
-			c.answered <- errReceivedAgain
+			leave(c, errReceivedAgain)
 			continue
 		case !deletes && (over || d.isLost):
-			c.answered <- ErrLeaseLost
+			leave(c, ErrLeaseLost)
 			continue
 		case !over && !d.isLost && d.inItsWay(deletes):
-			c.answered <- errExtending
+			leave(c, errExtending)
 			continue
 		case over:
 			timeout = min(timeout, lostAttempt)
@@ -467,8 +477,30 @@ func (s *settler) sendDeletes(batch []*settlement) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
-	for i, err := range deleteMessages(ctx, s.queue.clients, s.queue.url(), handles) {
-		batch[i].answered <- err
+	s.answer(batch, deleteMessages(ctx, s.queue.clients, s.queue.url(), handles))
+}
+
+// answer tells those who wait what became of settlements, and concludes those that nobody
+// waits for.
+func (s *settler) answer(batch []*settlement, errs []error) {
+	concluded := 0
+	for i, c := range batch {
+		switch err := errs[i]; {
+		case c.answered != nil:
+			c.answered <- err
+		case err == nil:
+			s.conclude(c, nil)
+			concluded++
+		default:
+			c.expect()
+			go func() { // release is who waits for it
+				s.conclude(c, s.finish(s.deletes, c, err))
+				s.release(1)
+			}()
+		}
+	}
+	if concluded > 0 {
+		s.release(concluded)
 	}
 }
 
@@ -490,9 +522,7 @@ func (s *settler) sendChanges(batch []*settlement) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
-	for i, err := range changeVisibility(ctx, s.queue.clients, s.queue.url(), changes) {
-		batch[i].answered <- err
-	}
+	s.answer(batch, changeVisibility(ctx, s.queue.clients, s.queue.url(), changes))
 }
 
 // visibilitySeconds rounds a delay up to whole seconds, so that a message never

@@ -87,6 +87,10 @@ func (s *subscription) start(ctx context.Context, queue *boundQueue, held *inFli
 	s.settler = newSettler(calls, queue, held, s.permits, s.config.MaxInFlight, s.config.Backoff, s.config.Hooks, log)
 	s.receiver = newReceiver(values, s.stopped, queue, s.config.queue(s.topic), s.permits, s.config.MaxInFlight, s.config.Hooks, log)
 	s.receiver.accept = s.accept
+	s.settler.release = func(n int) {
+		s.permits.settled(n)
+		s.deliveries.Add(-n)
+	}
 	if queue.id.isFIFO() {
 		lanes := &lanes{
 			permits: s.permits, receiver: s.receiver, settler: s.settler, stopped: s.stopped, serving: &s.deliveries,
@@ -258,11 +262,9 @@ func (s *subscription) unmarshal(msg types.Message) (decoded *message.Message, e
 	return decoded, nil
 }
 
-// serve carries one delivery of a standard queue from its receipt to its settlement. It
-// is the only goroutine that decides the delivery.
+// serve carries one delivery of a standard queue from its receipt to its settlement, which
+// it need not wait for. It is the only goroutine that decides the delivery.
 func (s *subscription) serve(d *delivery, a arrival) {
-	defer s.deliveries.Done()
-	defer s.permits.settled()
 	p := s.handle(d, a, nil)
 	var quiet func()
 	if p.after < pollGrace && s.stopped.Err() != nil {
