@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 
 	watermillsqs "github.com/watermill-contrib/watermill-sqs"
@@ -33,5 +34,24 @@ func TestFIFODeadLetteredHeadEndsNarrowReceives(t *testing.T) {
 		time.Sleep(time.Second)
 		q.AssertEmpty(t)
 		assert.Less(t, h.service.Count("ReceiveMessage")-before, 100, "300 messages, ten in a receive")
+	})
+}
+
+// A receive of several messages is answered before a retried head is visible.
+func TestFIFOReceivesEndBeforeAHeadIsBack(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q, dead := h.redriven(2)
+		h.send(q, countUp("a ", 0, 9)...)
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
+		h.employ(messages, func(msg *message.Message) error {
+			if string(msg.Payload) == "0" {
+				watermillsqs.RetryAfter(msg, 3*time.Second)
+				return errHandler
+			}
+			return nil
+		})
+		time.Sleep(30 * time.Second)
+		q.AssertEmpty(t)
+		dead.AssertBodies(t, "0")
 	})
 }

@@ -2,15 +2,11 @@ package watermillsqs_test
 
 import (
 	"fmt"
-	"maps"
-	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,103 +14,216 @@ import (
 	"github.com/watermill-contrib/watermill-sqs/sqstest"
 )
 
-// fifo makes a FIFO queue.
-func (h *harness) fifo(name string, attributes map[string]string) *sqstest.Queue {
-	h.t.Helper()
-	all := map[string]string{"FifoQueue": "true"}
-	maps.Copy(all, attributes)
-	return h.queue(name, all)
-}
-
-// send sends messages past the library, each given as "group body" (or "group:body").
-func (h *harness) send(q *sqstest.Queue, messages ...string) {
-	h.t.Helper()
-	for _, m := range messages {
-		group, body, _ := strings.Cut(m, " ")
-		_, err := h.service.Client().SendMessageBatch(h.t.Context(), &sqs.SendMessageBatchInput{
-			QueueUrl: aws.String(q.URL()), Entries: []types.SendMessageBatchRequestEntry{{
-				Id: aws.String("0"), MessageBody: aws.String(body), MessageGroupId: aws.String(group), MessageDeduplicationId: aws.String(watermill.NewUUID()),
-			}},
-		})
-		require.NoError(h.t, err)
-	}
-}
-
-func countUp(prefix string, from, to int) (all []string) {
-	for i := from; i <= to; i++ {
-		all = append(all, fmt.Sprintf("%s%d", prefix, i))
-	}
-	return all
-}
-
-// One delivery at a time of a group, in order; the deletes of what one receive brought
-// leave in one call.
+// One delivery at a time of a group, in order, and the next in the instant of the
+// verdict before it.
 func TestFIFOOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
 		q := h.fifo("orders.fifo", nil)
-		h.send(q, countUp("a ", 1, 10)...)
+		h.send(q, countUp("a ", 1, 25)...)
 		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
-		for i := 1; i <= 10; i++ {
+		for i := 1; i <= 25; i++ {
+			acked := time.Now()
 			msg := h.next(messages)
 			assert.Equal(t, fmt.Sprint(i), string(msg.Payload))
+			assert.Equal(t, "a", groupOf(msg))
+			assert.Equal(t, acked, time.Now())
 			h.none(messages, 10*time.Millisecond)
 			msg.Ack()
 		}
-		time.Sleep(time.Second)
+		synctest.Wait()
 		q.AssertEmpty(t)
-		assert.Equal(t, 1, h.deletes())
+		assert.Empty(t, h.changes())
+		for i := 1; i <= 25; i++ {
+			h.service.AssertReceived(t, fmt.Sprint(i), 1)
+		}
 	})
 }
 
-// After a retry, what was received behind it is given back and comes again in order.
-func TestFIFORetry(t *testing.T) {
+// Groups are handled in parallel, and no more of them than MaxInFlight: a permit is a
+// group in hand, whatever is received behind its head.
+func TestFIFOPermitsAreGroups(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.fifo("orders.fifo", nil)
+		for group := range 11 {
+			h.send(q, countUp(fmt.Sprintf("%d %d-", group, group), 1, 10)...)
+		}
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
+		start := time.Now()
+		for range 10 {
+			defer h.next(messages).Ack()
+		}
+		assert.Equal(t, start, time.Now())
+		h.none(messages, time.Minute)
+		inHand := make(map[string]int)
+		for _, m := range q.Messages() {
+			if m.InFlight {
+				inHand[m.GroupID]++
+			}
+		}
+		assert.Len(t, inHand, 10)
+		assert.Equal(t, 10, inHand["0"], "the followers of the first need no permits")
+	})
+}
+
+// Two groups in hand, and no third, with what one receive may ask for then.
+func TestFIFOTwoGroupsInHand(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.fifo("orders.fifo", nil)
+		for _, group := range []string{"a", "b", "c"} {
+			h.send(q, countUp(group+" "+group, 1, 10)...)
+		}
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 2}, "orders.fifo")
+		first := h.nextOf(messages, "a", "b")
+		a, b := first["a"], first["b"]
+		assert.Equal(t, []string{"a1", "b1"}, []string{string(a.Payload), string(b.Payload)})
+		h.none(messages, time.Minute)
+		h.service.AssertReceived(t, "c1", 0)
+		b.Ack()
+		c := h.next(messages) // it need not be of c, if b has been received again before
+		a.Ack()
+		c.Ack()
+		crew := h.employ(messages, func(*message.Message) error { return nil })
+		crew.until(27)
+		assert.LessOrEqual(t, crew.most, 2)
+		synctest.Wait()
+		q.AssertEmpty(t)
+	})
+}
+
+// The deletes of a group leave at once when nothing of it is left in hand, whatever the
+// other groups do.
+func TestFIFODeleteAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.fifo("orders.fifo", nil)
+		h.send(q, "a a1", "b b1", "b b2")
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
+		first := h.nextOf(messages, "a", "b")
+		a, b := first["a"], first["b"]
+		defer b.Ack()
+		time.Sleep(300 * time.Millisecond)
+		a.Ack()
+		acked := time.Now()
+		synctest.Wait()
+		require.Len(t, h.deleteCalls(), 1)
+		assert.Equal(t, acked, h.deleteCalls()[0].At)
+		assert.Equal(t, []string{"a1"}, h.calledBodies(h.deleteCalls()[0]))
+	})
+}
+
+// The ten acks of a group are one DeleteMessageBatch, which leaves with the last.
+func TestFIFODeletesTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
 		q := h.fifo("orders.fifo", nil)
 		h.send(q, countUp("a ", 1, 10)...)
+		h.send(q, "b b1")
 		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
-		var order []string
-		failed := false
-		for len(order) < 10 {
+		var acked time.Time
+		for i := 1; i <= 11; i++ {
 			msg := h.next(messages)
-			if string(msg.Payload) == "3" && !failed {
-				failed = true
-				watermillsqs.RetryAfter(msg, 5*time.Second)
-				msg.Nack()
+			if groupOf(msg) == "b" {
+				defer msg.Ack() // b is in hand all the time
 				continue
 			}
-			order = append(order, string(msg.Payload))
+			time.Sleep(99 * time.Millisecond)
 			msg.Ack()
+			acked = time.Now()
 		}
-		time.Sleep(2 * time.Second)
-		assert.Equal(t, countUp("", 1, 10), order)
-		q.AssertEmpty(t)
-		assert.Equal(t, []int32{0, 0, 0, 0, 0, 0, 0, 5}, h.changes())
-		assert.Equal(t, 1, h.service.Count("ChangeMessageVisibility", "ChangeMessageVisibilityBatch"))
+		synctest.Wait()
+		require.Len(t, h.deleteCalls(), 1)
+		assert.Equal(t, "DeleteMessageBatch", h.deleteCalls()[0].Action)
+		assert.Equal(t, acked, h.deleteCalls()[0].At)
+		assert.Equal(t, countUp("", 1, 10), h.calledBodies(h.deleteCalls()[0]))
 	})
 }
 
-// A head that always fails goes to the dead-letter queue, and nothing else does.
-func TestFIFOFailingHead(t *testing.T) {
-	for _, attempts := range []int{2, 3, 5} {
+// Deletes wait for those of their followers, but for a second and a quarter of the
+// shortest lease at most.
+func TestFIFODeletesLinger(t *testing.T) {
+	for _, test := range []struct {
+		visibility string
+		linger     time.Duration
+	}{{"30", time.Second}, {"2", 500 * time.Millisecond}} {
 		bubble(t, func(t *testing.T, h *harness) {
-			dead := h.fifo("dead.fifo", nil)
-			q := h.fifo("orders.fifo", map[string]string{"RedrivePolicy": redrivePolicy(dead, attempts)})
+			q := h.fifo("orders.fifo", map[string]string{"VisibilityTimeout": test.visibility})
 			h.send(q, countUp("a ", 1, 10)...)
 			_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
-			var order []string
-			for len(order) < 9 {
-				msg := h.next(messages)
-				if string(msg.Payload) == "1" {
-					msg.Nack()
-					continue
-				}
-				order = append(order, string(msg.Payload))
-				msg.Ack()
-			}
-			time.Sleep(2 * time.Second)
-			assert.Equal(t, countUp("", 2, 10), order)
-			q.AssertEmpty(t)
-			dead.AssertBodies(t, "1")
+			h.next(messages).Ack()
+			acked := time.Now()
+			time.Sleep(test.linger / 2)
+			h.next(messages).Ack() // the first of them counts
+			last := h.next(messages)
+			time.Sleep(10 * time.Second)
+			require.Len(t, h.deleteCalls(), 1)
+			assert.Equal(t, acked.Add(test.linger), h.deleteCalls()[0].At)
+			assert.Equal(t, []string{"1", "2"}, h.calledBodies(h.deleteCalls()[0]))
+			last.Ack()
 		})
 	}
+}
+
+// After a drop the next goes at once, as after an ack.
+func TestFIFODrop(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.fifo("orders.fifo", nil)
+		h.send(q, countUp("a ", 1, 3)...)
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
+		start := time.Now()
+		for i := 1; i <= 3; i++ {
+			msg := h.next(messages)
+			assert.Equal(t, fmt.Sprint(i), string(msg.Payload))
+			watermillsqs.Drop(msg)
+			msg.Nack()
+		}
+		assert.Equal(t, start, time.Now())
+		synctest.Wait()
+		q.AssertEmpty(t)
+		assert.Equal(t, 1, h.deletes())
+		assert.Empty(t, h.changes())
+	})
+}
+
+// Dropped at the redrive limit, a message is given back, so that the next receive moves
+// it to the dead-letter queue. Those behind it go on at once.
+func TestFIFODropAtTheRedriveLimit(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q, dead := h.redriven(1)
+		h.send(q, countUp("a ", 1, 3)...)
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
+		start := time.Now()
+		msg := h.next(messages)
+		watermillsqs.Drop(msg)
+		msg.Ack()
+		second := h.next(messages)
+		assert.Equal(t, "2", string(second.Payload))
+		assert.Equal(t, start, time.Now())
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, []int32{0}, h.changes())
+		dead.AssertBodies(t, "1")
+		second.Ack()
+		h.next(messages).Ack()
+		synctest.Wait()
+		q.AssertEmpty(t)
+		dead.AssertBodies(t, "1")
+	})
+}
+
+// An answer that was overtaken by a later one brings an old receipt of a message that is
+// in hand, and changes nothing.
+func TestFIFOAnswerIsOvertaken(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.fifo("orders.fifo", nil)
+		h.send(q, countUp("a ", 1, 3)...)
+		h.service.Inject(sqstest.Fault{Action: "ReceiveMessage", Times: 1, Effect: sqstest.After(sqstest.Latency(3*time.Second, 3*time.Second))})
+		_, late := h.subscribe(watermillsqs.SubscriberConfig{Queue: watermillsqs.Queue{BatchSize: 1, Visibility: 2 * time.Second}}, "orders.fifo")
+		time.Sleep(time.Second)
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
+		for i := 1; i <= 3; i++ {
+			msg := h.next(messages)
+			assert.Equal(t, fmt.Sprint(i), string(msg.Payload))
+			h.none(late, 3*time.Second)
+			msg.Ack()
+		}
+		synctest.Wait()
+		q.AssertEmpty(t)
+	})
 }
