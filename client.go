@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -12,9 +13,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
-// maxPollers bounds the long polls that one connection keeps open at a time per
-// queue; the poll client's pool keeps as many idle connections, so that a poll
-// never has to dial again.
+// maxPollers bounds the long polls that one connection has under way at a time, but for
+// one that every subscription needs; the poll client's pool keeps as many idle
+// connections, so that a poll never has to dial again.
 const maxPollers = 64
 
 // callConnections is how many idle connections the pool for all other calls keeps.
@@ -26,6 +27,10 @@ const callConnections = 256
 type clients struct {
 	calls *sqs.Client
 	polls *sqs.Client
+
+	// freePolls is how many further polls the pool carries. Every subscription takes
+	// one, so it can be negative.
+	freePolls atomic.Int64
 
 	// pollTimeout is the per-attempt timeout of polls, 0 if there is none or it
 	// cannot be known.
@@ -49,6 +54,18 @@ func newHTTPClient(base *awshttp.BuildableClient, timeout time.Duration, idle in
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, transport
 }
+
+// takePoll reports whether another poll may be kept under way, and counts it. A
+// subscription's first is counted in any case.
+func (c *clients) takePoll(first bool) bool {
+	if left := c.freePolls.Add(-1); left < 0 && !first {
+		c.freePolls.Add(1)
+		return false
+	}
+	return true
+}
+
+func (c *clients) putPoll() { c.freePolls.Add(1) }
 
 func (c *clients) closeIdle() {
 	for _, transport := range c.transports {
@@ -96,6 +113,22 @@ type attemptKey struct{}
 func withAttempt(ctx context.Context, a *attempt) context.Context {
 	a.sent = time.Now()
 	return context.WithValue(ctx, attemptKey{}, a)
+}
+
+// connectionLimit is how many connections to a host an HTTP client may have, 0 for any
+// number or unknown.
+func connectionLimit(client aws.HTTPClient) int {
+	switch c := client.(type) {
+	case guardedClient:
+		return connectionLimit(c.HTTPClient)
+	case *awshttp.BuildableClient:
+		return c.GetTransport().MaxConnsPerHost
+	case *http.Client:
+		if transport, ok := c.Transport.(*http.Transport); ok {
+			return transport.MaxConnsPerHost
+		}
+	}
+	return 0
 }
 
 // clientTimeout is the time after which an HTTP client gives up an attempt that is

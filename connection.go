@@ -422,6 +422,11 @@ func (config Config) load(ctx context.Context) (*clients, error) {
 
 	resolved := result.polls.Options()
 	result.pollTimeout = clientTimeout(resolved.HTTPClient)
+	polls := int64(maxPollers)
+	if limit := connectionLimit(resolved.HTTPClient); limit > 0 {
+		polls = min(polls, int64(limit/2)) // the other half is for sends and settlements
+	}
+	result.freePolls.Store(polls)
 	if resolved.BaseEndpoint != nil {
 		endpoint, err := url.Parse(*resolved.BaseEndpoint)
 		if err != nil {

@@ -107,6 +107,7 @@ func newReceiver(ctx, stopped context.Context, bound *boundQueue, queue Queue, p
 
 func (r *receiver) start() {
 	r.pollers = 1
+	r.queue.clients.takePoll(true)
 	go r.run()
 }
 
@@ -166,6 +167,7 @@ func (r *receiver) run() {
 			break
 		}
 	}
+	r.queue.clients.putPoll()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pollers--; r.pollers == 0 {
@@ -176,7 +178,7 @@ func (r *receiver) run() {
 func (r *receiver) addPoller() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pollers < r.pollerLimit {
+	if r.pollers < r.pollerLimit && r.queue.clients.takePoll(false) {
 		r.pollers++
 		go r.run()
 	}
@@ -191,6 +193,7 @@ func (r *receiver) dropPoller() bool {
 		return false
 	}
 	r.pollers--
+	r.queue.clients.putPoll()
 	return true
 }
 

@@ -17,6 +17,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
+// maxKnownQueues bounds what a connection remembers.
+const maxKnownQueues = 10_000
+
 // queueCache maps queue names to URLs, with one lookup a queue even under
 // concurrent first use. Failures are not cached. The zero value is ready.
 type queueCache struct {
@@ -100,6 +103,23 @@ func (c *queueCache) known(id queueID) (queueURL string, ok bool) {
 	}
 }
 
+// shrink forgets a queue if too many are known, as where each request has a queue of its
+// own for the reply: it is looked up again when it is used again. The mutex is held.
+func (c *queueCache) shrink() {
+	if len(c.lookups) < maxKnownQueues {
+		return
+	}
+	for key, lookup := range c.lookups {
+		select {
+		case <-lookup.done:
+			delete(c.lookups, key)
+			delete(c.claims, key) // of the same name, where a topic was mapped
+			return
+		default:
+		}
+	}
+}
+
 // resolve returns the URL of a queue, from the cache or by GetQueueUrl, and
 // whether this very call created the queue.
 func (c *queueCache) resolve(ctx context.Context, clients *clients, id queueID, create *creation) (queueURL string, created bool, err error) {
@@ -128,6 +148,7 @@ func (c *queueCache) resolve(ctx context.Context, clients *clients, id queueID, 
 			if c.lookups == nil {
 				c.lookups = make(map[string]*queueLookup)
 			}
+			c.shrink()
 			c.lookups[key] = lookup
 			c.mu.Unlock()
 
