@@ -3,6 +3,7 @@ package watermillsqs_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -143,5 +144,45 @@ func TestPollerWaitsForPermits(t *testing.T) {
 			}
 			assert.Equal(t, test.asked, asked)
 		})
+	}
+}
+
+// From publish to delete a message costs no more than 0.33 calls at saturation, although
+// each is published by a call of its own; and about the same whatever is in flight.
+func TestCallsPerMessage(t *testing.T) {
+	perMessage := map[int]float64{}
+	for _, inFlight := range []int{10, 100, 1000, 10_000} {
+		t.Run(fmt.Sprint(inFlight), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *harness) {
+				const publishers, each = 200, 50
+				h.queue("orders", nil)
+				latency := 5 * time.Millisecond
+				h.service.Inject(sqstest.Fault{Effect: sqstest.Latency(latency, latency)})
+				var calls watermillsqs.CallCounter
+				cfg := h.service.AWSConfig()
+				h.connectWith(watermillsqs.Config{AWS: &cfg, Called: calls.Count})
+
+				pub := h.publisher(watermillsqs.PublisherConfig{})
+				var all sync.WaitGroup
+				for range publishers {
+					all.Go(func() {
+						for _, msg := range numbered(each) {
+							assert.NoError(t, pub.Publish("orders", msg))
+						}
+					})
+				}
+				all.Wait()
+				sub, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: inFlight}, "orders")
+				handleAll(messages, publishers*each, func(*message.Message) {})
+				require.NoError(t, sub.Close())
+				h.service.Queue("orders").AssertEmpty(t)
+				t.Logf("%.4f calls a message: %v", calls.PerMessage(), calls.Counts())
+				assert.LessOrEqual(t, calls.PerMessage(), 0.33)
+				perMessage[inFlight] = calls.PerMessage()
+			})
+		})
+	}
+	for inFlight, found := range perMessage {
+		assert.InEpsilon(t, perMessage[10], found, 0.1, "%d in flight", inFlight)
 	}
 }
