@@ -90,6 +90,7 @@ type outbox struct {
 	gathering int         // of them those that are about to take letters
 	timer     *time.Timer // started while something waits behind a call
 	armed     bool
+	alarm     time.Time // when the timer ends
 }
 
 func (o *outbox) unhold() { o.holders.Add(-1) }
@@ -118,17 +119,27 @@ func (o *outbox) add(of *parcel, letters []*letter, apart, inPerson bool) {
 	switch {
 	case c == nil:
 	case len(c.letters) == len(letters) && c.letters[0].parcel == of && c.letters[len(letters)-1].parcel == of:
-		errs, err := o.send(c)
-		o.mu.Lock()
-		o.answered(c, errs, err)
-		o.active--
-		o.dispatch(len(letters))
-		o.mu.Unlock()
+		o.sendInPerson(c)
 	default:
 		o.holders.Add(1)
 		o.workers.Add(1)
 		go o.work(c, 0)
 	}
+}
+
+// sendInPerson makes the one call of a caller that is a worker. What the application has
+// hung into it may panic, and the caller recover.
+func (o *outbox) sendInPerson(c *call) {
+	var errs []error
+	err := errPanicked
+	defer func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.answered(c, errs, err)
+		o.active--
+		o.dispatch(len(c.letters))
+	}()
+	errs, err = o.send(c)
 }
 
 // withdraw takes letters of a parcel back: at its deadline all of them, those on the
@@ -173,9 +184,13 @@ func (o *outbox) dispatch(answered int) {
 		go o.work(nil, answered)
 	}
 	switch waits := o.pile.ready.letters > 0 && o.gathering == 0 && o.active < maxSends; {
-	case waits && !o.armed:
-		o.armed = true
-		in := time.Until(o.patienceEnds())
+	case waits:
+		alarm := o.patienceEnds()
+		if o.armed && !alarm.Before(o.alarm) {
+			return
+		}
+		o.armed, o.alarm = true, alarm
+		in := time.Until(alarm)
 		if o.timer == nil {
 			o.timer = time.AfterFunc(in, o.impatient)
 		} else {

@@ -10,6 +10,7 @@ import (
 
 var (
 	errLate     = fmt.Errorf("not sent, PublishTimeout has passed: %w", context.DeadlineExceeded)
+	errPanicked = errors.New("the call panicked")
 	errNoAnswer = fmt.Errorf("PublishTimeout has passed before SQS answered, which may have accepted the message: %w", context.DeadlineExceeded)
 )
 
@@ -317,6 +318,8 @@ func (p *pile) record(c *call, errs []error, err error) {
 		case l.fate != onWire:
 		case err == nil:
 			p.recordEntry(c, i, errs)
+		case errors.Is(err, errNoAnswer):
+			p.finish(l, refused, err) // the rest of its parcel is late, too
 		case isContentFault(err) && len(c.letters) > 1:
 			// One of them is at fault; the others are not to suffer for it.
 			l.fate, l.place = waiting, inExpress
@@ -332,6 +335,11 @@ func (p *pile) record(c *call, errs []error, err error) {
 			p.decide(l, again, err)
 		default:
 			p.decide(l, failedCall, err)
+		}
+	}
+	for _, l := range c.letters { // that its context ended on the wire has been told already
+		if l.fate == waiting && l.ended() {
+			p.decide(l, refused, endedError(l))
 		}
 	}
 	p.free(c)

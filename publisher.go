@@ -116,7 +116,9 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	queueURL, err := call.lookUp(ctx, rest)
 	if err != nil {
 		for _, l := range rest {
-			l.err = err
+			if l.err = err; l.ended() {
+				l.err = endedError(l)
+			}
 		}
 		return call.result(topic, messages)
 	}
@@ -154,6 +156,10 @@ type publishCall struct {
 	letters []letter // by position in the call
 	// broken has, for a FIFO group, the first letter that was refused for good.
 	broken map[string]*letter
+
+	// relook is closed when the one shipment that looks the queue up again has done so.
+	relook    atomic.Pointer[chan struct{}]
+	relookURL string // "" if it was not found
 }
 
 // marshal turns the messages into letters. It fails, with the faults of all of them, if
@@ -217,16 +223,16 @@ func (c *publishCall) pointers() []*letter {
 	return pointers
 }
 
-// lookUp finds the queue. Nothing is on the wire yet, so the end of the context of
-// a lone message ends it.
+// lookUp finds the queue. Nothing is on the wire yet, so the end of the context that all
+// messages share ends it.
 func (c *publishCall) lookUp(ctx context.Context, letters []*letter) (string, error) {
 	if queueURL, ok := c.p.conn.queues.known(c.id); ok {
 		return queueURL, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if len(letters) == 1 && letters[0].ends != nil {
-		defer context.AfterFunc(letters[0].ends, cancel)()
+	if first := letters[0].ends; first != nil && !slices.ContainsFunc(letters, func(l *letter) bool { return l.ends != first }) {
+		defer context.AfterFunc(first, cancel)()
 	}
 	queueURL, _, err := c.p.conn.queues.resolve(ctx, c.clients, c.id, c.p.config.creation())
 	return queueURL, err
@@ -423,14 +429,14 @@ func (s *shipment) send(ctx context.Context, letters []*letter, begun bool) erro
 				round--
 				continue
 			}
-		case failed == nil && round < sendRounds && s.pauseBefore(ctx, round):
+		case failed == nil && round < sendRounds && s.pauseBefore(ctx, round, undecided):
 			letters = undecided
 			continue
 		}
+		s.box.release(undecided...)   // first: who has decided the last of them may still be looking at the others
 		for _, l := range undecided { // their errors say what is left
 			l.fate = refused
 		}
-		s.box.release(undecided...)
 		c.breakGroups(undecided)
 		if round > 1 {
 			return nil // what fails when it is sent again is the misfortune of these
@@ -487,19 +493,23 @@ func (s *shipment) told() {
 }
 
 // pauseBefore waits before another round, and reports whether there is time for it.
-func (s *shipment) pauseBefore(ctx context.Context, round int) bool {
+func (s *shipment) pauseBefore(ctx context.Context, round int, letters []*letter) bool {
 	const firstPause, longestPause = 100 * time.Millisecond, time.Second
 	pause := exponential(firstPause, longestPause, round-1)
 	timer := time.NewTimer(pause/2 + rand.N(pause/2))
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-s.unwanted:
-		s.told()
-		return true // to see who is still wanted
-	case <-ctx.Done():
-		return false
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-s.unwanted:
+			s.told()
+			if !slices.ContainsFunc(letters, func(l *letter) bool { return !l.ended() }) {
+				return true // there is nobody to pause for
+			}
+		case <-ctx.Done():
+			return false
+		}
 	}
 }
 
@@ -559,12 +569,21 @@ func (s *shipment) lookUpAgain(ctx context.Context, letters []*letter) bool {
 		return false
 	}
 	s.moved = true
-	c.p.conn.queues.forget(c.id, s.box.url)
-	queueURL, err := c.lookUp(ctx, letters)
-	if err != nil {
+	done := make(chan struct{})
+	if c.relook.CompareAndSwap(nil, &done) {
+		c.p.conn.queues.forget(c.id, s.box.url)
+		c.relookURL, _ = c.lookUp(ctx, letters)
+		close(done)
+	}
+	select {
+	case <-*c.relook.Load():
+	case <-ctx.Done():
 		return false
 	}
-	s.use(queueURL)
+	if c.relookURL == "" {
+		return false
+	}
+	s.use(c.relookURL)
 	return true
 }
 

@@ -281,11 +281,11 @@ func TestPublishTimeout(t *testing.T) {
 		t.Run(fmt.Sprint(test.action, test.timeout), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *harness) {
 				q := h.queue("orders", nil)
-				skip := 1
-				if test.action == "GetQueueUrl" {
-					skip = 0
+				fault := sqstest.Fault{Action: test.action, Effect: sqstest.Hang()}
+				if test.action != "GetQueueUrl" {
+					fault.Message = bodyIs(numbers(10, 25)...) // all batches but the first
 				}
-				h.service.Inject(sqstest.Fault{Action: test.action, Skip: skip, Effect: sqstest.Hang()})
+				h.service.Inject(fault)
 				start := time.Now()
 				err := h.publisher(watermillsqs.PublisherConfig{PublishTimeout: test.timeout}).Publish("orders", numbered(25)...)
 				want := test.timeout
