@@ -34,17 +34,17 @@ func TestPublishEveryMessageHasOneTrueResult(t *testing.T) {
 						q = h.fifo(topic, nil)
 					}
 					h.service.Seed(seed)
-					any := func(sqstest.MessageView) bool { return true }
+					every := func(sqstest.MessageView) bool { return true }
 					for _, f := range []sqstest.Fault{
-						{Share: 0.5, Message: any, Effect: sqstest.Latency(0, 400*time.Millisecond)},
-						{Share: 0.03, Message: any, Effect: sqstest.FailEntry("InternalError", "", false)},
-						{Share: 0.01, Message: any, Effect: sqstest.FailEntry("InvalidParameterValue", "", true)},
+						{Share: 0.5, Message: every, Effect: sqstest.Latency(0, 400*time.Millisecond)},
+						{Share: 0.03, Message: every, Effect: sqstest.FailEntry("InternalError", "", false)},
+						{Share: 0.01, Message: every, Effect: sqstest.FailEntry("InvalidParameterValue", "", true)},
 						{Share: 0.03, Action: "SendMessageBatch", Effect: sqstest.Error(400, "InvalidParameterValue", "")},
-						{Share: 0.03, Message: any, Effect: sqstest.Error(400, "KmsThrottled", "")},
-						{Share: 0.03, Message: any, Effect: sqstest.Error(0, "QueueDoesNotExist", "")},
-						{Share: 0.02, Message: any, Effect: sqstest.Error(403, "AccessDenied", "")},
-						{Share: 0.05, Message: any, Effect: sqstest.Throttle()},
-						{Share: 0.01, Message: any, Effect: sqstest.Hang()},
+						{Share: 0.03, Message: every, Effect: sqstest.Error(400, "KmsThrottled", "")},
+						{Share: 0.03, Message: every, Effect: sqstest.Error(0, "QueueDoesNotExist", "")},
+						{Share: 0.02, Message: every, Effect: sqstest.Error(403, "AccessDenied", "")},
+						{Share: 0.05, Message: every, Effect: sqstest.Throttle()},
+						{Share: 0.01, Message: every, Effect: sqstest.Hang()},
 					} {
 						h.inject(f)
 					}
@@ -83,7 +83,7 @@ func TestPublishEveryMessageHasOneTrueResult(t *testing.T) {
 									mu.Unlock()
 									m.UUID, m.Payload = "changed", append(m.Payload[:0], 'x')
 									clear(m.Metadata)
-									m.SetContext(nil) //nolint
+									m.SetContext(context.TODO())
 								}
 								time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
 							}
