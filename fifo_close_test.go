@@ -166,25 +166,64 @@ func TestFIFOCloseWhileIdle(t *testing.T) {
 	}
 }
 
-// Deletes that wait for those of their followers leave when the subscription ends.
+// Deletes that wait for those of their followers leave when the subscription ends, also
+// where one of the group is at work.
 func TestFIFOCloseFlushesDeletes(t *testing.T) {
+	for _, working := range []bool{false, true} {
+		bubble(t, func(t *testing.T, h *harness) {
+			q := h.fifo("orders.fifo", nil)
+			h.send(q, countUp("a ", 1, 10)...)
+			sub, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
+			for range 4 {
+				h.next(messages).Ack()
+			}
+			given := 5
+			if working {
+				fifth := h.next(messages)
+				time.AfterFunc(5*time.Second, func() { fifth.Ack() })
+				given = 6
+			}
+			synctest.Wait()
+			require.Empty(t, h.deleteCalls())
+			start := time.Now()
+			require.NoError(t, sub.Close())
+			assert.Equal(t, countUp("", 1, 4), h.calledBodies(h.deleteCalls()[0]))
+			assert.Equal(t, start, h.deleteCalls()[0].At)
+			assert.Equal(t, countUp("", given, 10), bodies(q))
+			q.AssertSettled(t)
+			assert.Equal(t, backward(countUp("", given, 10)), h.calledBodies(h.changeCalls(-1)[0]))
+		})
+	}
+}
+
+// What a poll under way still brings of a group that is at work does not wait for it: an
+// acked message is deleted at once.
+func TestFIFOCloseReceivesAnAckedMessage(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifo("orders.fifo", nil)
-		h.send(q, countUp("a ", 1, 10)...)
+		q := h.fifo("orders.fifo", map[string]string{"VisibilityTimeout": "4"})
+		h.send(q, countUp("a ", 1, 2)...)
 		sub, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
-		for range 4 {
-			h.next(messages).Ack()
-		}
-		synctest.Wait()
-		require.Empty(t, h.deleteCalls())
+		fault := h.service.Inject(sqstest.Fault{Message: bodyIs("1"), Action: "DeleteMessageBatch", Effect: sqstest.Error(403, "AccessDenied", "")})
+		one := h.service.Inject(sqstest.Fault{Message: bodyIs("1"), Action: "DeleteMessage", Effect: sqstest.Error(403, "AccessDenied", "")})
 		start := time.Now()
-		require.NoError(t, sub.Close())
-		require.Len(t, h.deleteCalls(), 1)
-		assert.Equal(t, countUp("", 1, 4), h.calledBodies(h.deleteCalls()[0]))
-		assert.Equal(t, start, h.deleteCalls()[0].At)
-		assert.Equal(t, countUp("", 5, 10), bodies(q))
-		q.AssertSettled(t)
-		assert.Equal(t, backward(countUp("", 5, 10)), h.calledBodies(h.changeCalls(-1)[0]))
+		h.next(messages).Ack()
+		second := h.next(messages)
+		time.Sleep(3500 * time.Millisecond)
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			assert.NoError(t, sub.Close())
+		}()
+		time.Sleep(490 * time.Millisecond)
+		fault.Remove()
+		one.Remove()
+		time.Sleep(3 * time.Second)
+		h.service.AssertReceived(t, "1", 2)
+		assert.Equal(t, []string{"2"}, bodies(q))
+		assert.Equal(t, start.Add(4*time.Second), h.service.Histories("1")[0].Of(sqstest.EventDeleted)[0].At)
+		second.Ack()
+		<-closed
+		q.AssertEmpty(t)
 	})
 }
 

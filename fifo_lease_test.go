@@ -161,7 +161,7 @@ func TestFIFOAckedMessageComesBack(t *testing.T) {
 			batch := h.service.Inject(sqstest.Fault{Action: "DeleteMessageBatch", Message: bodyIs("2"), Effect: effect})
 			crew.until(10)
 			h.send(q, countUp("a ", 11, 15)...)
-			time.Sleep(3900 * time.Millisecond)
+			time.Sleep(4500 * time.Millisecond)
 			assert.NotZero(t, one.Hits()+batch.Hits())
 			one.Remove()
 			batch.Remove()
@@ -170,6 +170,45 @@ func TestFIFOAckedMessageComesBack(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			q.AssertEmpty(t)
 			h.service.AssertReceived(t, "2", 2)
+		})
+	}
+}
+
+// Likewise while another of its group is at work: it goes before those that wait, and is
+// deleted as soon as that one is decided, whatever the verdict.
+func TestFIFOAckedMessageComesBackBehindItsFollower(t *testing.T) {
+	for _, ack := range []bool{true, false} {
+		bubble(t, func(t *testing.T, h *harness) {
+			q := h.fifo("orders.fifo", map[string]string{"VisibilityTimeout": "4"})
+			h.send(q, countUp("a ", 1, 5)...)
+			_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
+			fault := h.service.Inject(sqstest.Fault{Action: "DeleteMessageBatch", Message: bodyIs("1"), Effect: sqstest.FailEntry("InternalError", "", false)})
+			one := h.service.Inject(sqstest.Fault{Action: "DeleteMessage", Message: bodyIs("1"), Effect: sqstest.FailEntry("InternalError", "", false)})
+			h.next(messages).Ack()
+			second := h.next(messages)
+			time.Sleep(4500 * time.Millisecond)
+			h.service.AssertReceived(t, "1", 2)
+			fault.Remove()
+			one.Remove()
+			next := "3"
+			if ack {
+				second.Ack()
+			} else {
+				second.Nack()
+				next = "2"
+			}
+			msg := h.next(messages)
+			assert.Equal(t, next, string(msg.Payload))
+			time.Sleep(time.Second)
+			assert.Equal(t, countUp("", 3, 5), bodies(q)[len(bodies(q))-3:])
+			assert.NotContains(t, bodies(q), "1", "deleted while the next is at work")
+			msg.Ack()
+			crew := h.employ(messages, func(*message.Message) error { return nil })
+			crew.until(len(bodies(q)) - 1)
+			assert.NotContains(t, crew.handedOf("a"), "1")
+			time.Sleep(time.Second)
+			q.AssertEmpty(t)
+			h.service.AssertReceived(t, "1", 2)
 		})
 	}
 }

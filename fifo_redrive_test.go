@@ -52,7 +52,7 @@ func failingHead(h *harness, attempts int, fail func(*message.Message), others, 
 	h.send(q, countUp("a ", 0, 9)...)
 	for i := range others {
 		group := fmt.Sprint("other", i)
-		h.send(q, countUp(group+" "+group+"-", 1, 30)...)
+		h.send(q, countUp(group+" "+group+"-", 1, 12)...)
 	}
 	// Calls take a while, so that nothing depends on two things in the same instant.
 	h.service.Inject(sqstest.Fault{Effect: sqstest.Latency(5*time.Millisecond, 15*time.Millisecond)})
@@ -69,7 +69,7 @@ func failingHead(h *harness, attempts int, fail func(*message.Message), others, 
 		}
 		return nil
 	})
-	crew.until(9 + 30*others)
+	crew.until(9 + 12*others)
 	time.Sleep(10 * time.Second)
 	q.AssertEmpty(t)
 	dead.AssertBodies(t, "0")
@@ -77,7 +77,7 @@ func failingHead(h *harness, attempts int, fail func(*message.Message), others, 
 	assert.Equal(t, append(slices.Repeat([]string{"0"}, attempts), countUp("", 1, 9)...), crew.handedOf("a"))
 	for i := range others {
 		group := fmt.Sprint("other", i)
-		require.Equal(t, countUp(group+"-", 1, 30), crew.handledOf(group))
+		require.Equal(t, countUp(group+"-", 1, 12), crew.handledOf(group))
 	}
 }
 
@@ -153,6 +153,40 @@ func TestFIFOReceivesUnderWayAreWaitedFor(t *testing.T) {
 	})
 }
 
+// A head that came back is expected to fail again, so that no receive of several begins
+// for which another retry would have to wait.
+func TestFIFORetryDoesNotWaitTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q, _ := h.redriven(10)
+		h.send(q, countUp("a ", 1, 10)...)
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 100}, "orders.fifo")
+		var failed []time.Time
+		crew := h.employ(messages, func(msg *message.Message) error {
+			if string(msg.Payload) == "1" && countOf(msg) < 6 {
+				time.Sleep(2 * time.Second)
+				failed = append(failed, time.Now()) // one at a time
+				return errHandler
+			}
+			if groupOf(msg) != "a" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		for i := range 60 { // so that there is always something to receive, and in hand
+			h.send(q, fmt.Sprintf("%d %d-", i, i))
+			time.Sleep(297 * time.Millisecond)
+		}
+		crew.until(70)
+		require.Len(t, failed, 5)
+		calls := h.changeCalls(-1)
+		require.Len(t, calls, 5)
+		assert.LessOrEqual(t, calls[0].At.Sub(failed[0]), time.Second)
+		for i := 1; i < 5; i++ {
+			assert.Equal(t, failed[i], calls[i].At)
+		}
+	})
+}
+
 // A head that another consumer took, and has deleted, keeps the receives narrow only until
 // one comes back empty or, where none does, until its visibility timeout would be over.
 func TestFIFOHeadTakenByAnother(t *testing.T) {
@@ -161,7 +195,11 @@ func TestFIFOHeadTakenByAnother(t *testing.T) {
 			bubble(t, func(t *testing.T, h *harness) {
 				q, _ := h.redriven(10)
 				h.send(q, "a 1")
-				_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
+				config := watermillsqs.SubscriberConfig{}
+				if !busy {
+					config.Queue.Visibility = time.Hour // it is the empty receive that says so
+				}
+				_, messages := h.subscribe(config, "orders.fifo")
 				head := h.next(messages)
 				watermillsqs.RetryAfter(head, 10*time.Second)
 				head.Nack()
