@@ -48,11 +48,11 @@ type lane struct {
 	// settling are its settlements under way. Added to under all.mu while the lane is in
 	// byGroup, or by its goroutine.
 	settling sync.WaitGroup
+	passed   *delivery // the head, if what waited behind it has been given back; of serve
 
 	// What follows is guarded by all.mu.
 
 	waiting []follower // in order
-	passed  *delivery  // the head, if what waited behind it has been given back
 	permits int
 	acked   []*settlement // their deletes wait for those of their followers
 	timer   *time.Timer   // of acked, nil if that is empty
