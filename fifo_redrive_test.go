@@ -20,8 +20,7 @@ import (
 // the nine healthy messages behind it does, however it fails, whatever else is at work,
 // and however many groups may be in hand.
 func TestFIFOFailingHeadAlone(t *testing.T) {
-	// Not 3 s: see TestFIFOBugWideReceiveEndsTooLate.
-	const retryDelay = 2500 * time.Millisecond
+	const retryDelay = 3 * time.Second
 	ways := []struct {
 		name string
 		fail func(msg *message.Message)

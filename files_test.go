@@ -12,10 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -133,5 +135,34 @@ func TestReadmeSnippets(t *testing.T) {
 	for _, snippet := range snippets {
 		snippet, _, _ = strings.Cut(snippet, "```")
 		require.Contains(t, code, squeeze(snippet))
+	}
+}
+
+// Every test that a document names, or that the comment of a test says to see, is there.
+func TestNamesOfTests(t *testing.T) {
+	declared, named := map[string]bool{}, map[string]string{}
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w+)\(`)
+	inMarkdown := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w+)`")
+	inComment := regexp.MustCompile(`//.*\bsee ((?:Test|Fuzz)[A-Z]\w+)`)
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".md") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range function.FindAllStringSubmatch(string(text), -1) {
+			declared[match[1]] = true
+		}
+		names := inComment
+		if strings.HasSuffix(path, ".md") {
+			names = inMarkdown
+		}
+		for _, match := range names.FindAllStringSubmatch(string(text), -1) {
+			named[match[1]] = path
+		}
+		return err
+	}))
+	require.NotEmpty(t, named)
+	for name, path := range named {
+		assert.True(t, declared[name], "%s names %s, which does not exist", path, name)
 	}
 }

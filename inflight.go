@@ -5,12 +5,10 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
 // receipt is what one receive of a message gave us.
@@ -415,53 +413,6 @@ func (f *inFlight) recallAck(id string) bool {
 	return time.Now().Before(f.ackOrder.Remove(known).(rememberedAck).until)
 }
 
-// Delivery holds the facts of one receipt of a message.
-type Delivery struct {
-	// Queue is the name of the queue.
-	Queue string
-	// MessageID is the id that SQS gave the message.
-	MessageID string
-	// ReceiveCount is the number of this delivery, 1 for the first
-	// (ApproximateReceiveCount). Every receive counts, expired leases included,
-	// not only the retries that a handler asked for.
-	ReceiveCount int
-	// GroupID is the message group id, "" if there is none (MessageGroupId).
-	GroupID string
-	// SentAt is when the message was sent (SentTimestamp).
-	SentAt time.Time
-	// FirstReceivedAt is when the message was first received by anybody
-	// (ApproximateFirstReceiveTimestamp).
-	FirstReceivedAt time.Time
-	// ReceivedAt is when this process received it, by its own clock.
-	ReceivedAt time.Time
-	// LeaseEnd is when the message becomes visible to others unless it is
-	// extended before, by this process's clock. It is optimistic by the time that
-	// the answer of SQS took. It moves while the handler runs.
-	LeaseEnd time.Time
-}
-
-// DeliveryFromContext returns the facts of the delivery that ctx belongs to: the
-// context of a message that a [Subscriber] delivered, or a child of it. The facts
-// are those of now: if the message was received again while its handler was still
-// running, they are those of the newest receipt.
-func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
-	d := deliveryFrom(ctx)
-	if d == nil {
-		return Delivery{}, false
-	}
-	r := d.newestReceipt()
-	return Delivery{
-		Queue:           d.queue,
-		MessageID:       d.id,
-		ReceiveCount:    r.count,
-		GroupID:         d.groupID,
-		SentAt:          d.sentAt,
-		FirstReceivedAt: d.firstAt,
-		ReceivedAt:      r.receivedAt,
-		LeaseEnd:        r.leaseEnd,
-	}, true
-}
-
 type deliveryKey struct{}
 
 // deliveryContext leads from a context to a delivery. It is part of the delivery, so
@@ -489,13 +440,4 @@ func (d *delivery) newContext(parent context.Context) (ctx context.Context) {
 func deliveryFrom(ctx context.Context) *delivery {
 	d, _ := ctx.Value(deliveryKey{}).(*delivery)
 	return d
-}
-
-// systemTime reads a system attribute of milliseconds since 1970.
-func systemTime(msg types.Message, name types.MessageSystemAttributeName) time.Time {
-	ms, err := strconv.ParseInt(msg.Attributes[string(name)], 10, 64)
-	if err != nil {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms)
 }

@@ -116,3 +116,16 @@ type call struct {
 	since   time.Time
 	buffer  [maxBatch]*letter // of letters
 }
+
+// batchLength is how many of the letters fit one call: ten, and 1 MiB.
+func batchLength(letters []*letter) int {
+	n, bytes := 0, 0
+	for n < len(letters) && n < maxBatch {
+		bytes += letters[n].size
+		if n > 0 && bytes > maxBatchBytes {
+			break
+		}
+		n++
+	}
+	return n
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -30,14 +29,6 @@ const (
 
 	// lostAttempt is what the one delete after a lost lease may take.
 	lostAttempt = 5 * time.Second
-
-	// A message that cannot be decoded comes back under the subscriber's backoff,
-	// or where there is none after 1 s, doubled up to 15 min: never in a hot loop,
-	// and a redrive policy collects it.
-	undecodableInitial = time.Second
-	undecodableLimit   = 15 * time.Minute
-
-	policyMemory = time.Minute // how long a redrive policy that was read again counts
 )
 
 // errReceivedAgain ends a settlement whose message has been received again: the
@@ -49,7 +40,6 @@ type settler struct {
 	queue   *boundQueue
 	held    *inFlight
 	permits *permits
-	backoff func(receiveCount int) time.Duration // nil for none
 	hooks   Hooks
 	log     watermill.LoggerAdapter
 	ctx     context.Context // of the calls
@@ -59,13 +49,10 @@ type settler struct {
 
 	deletes *batcher[*settlement]
 	changes *batcher[*settlement]
-
-	policyMu     sync.Mutex // guards policyReadAt
-	policyReadAt time.Time
 }
 
-func newSettler(ctx context.Context, queue *boundQueue, held *inFlight, permits *permits, maxInFlight int, backoff func(int) time.Duration, hooks Hooks, log watermill.LoggerAdapter) *settler {
-	s := &settler{queue: queue, held: held, permits: permits, backoff: backoff, hooks: hooks, log: log, ctx: ctx}
+func newSettler(ctx context.Context, queue *boundQueue, held *inFlight, permits *permits, maxInFlight int, hooks Hooks, log watermill.LoggerAdapter) *settler {
+	s := &settler{queue: queue, held: held, permits: permits, hooks: hooks, log: log, ctx: ctx}
 	linger, fewest := lingerOf, fewestSettleCalls
 	if queue.id.isFIFO() {
 		linger, fewest = nil, fewestGroupSettleCalls
@@ -92,107 +79,6 @@ func (s *settler) wait() {
 
 // errExtending keeps a settlement back while an extension stands in its way.
 var errExtending = errors.New("watermillsqs: an extension is under way")
-
-// plan is what becomes of a delivery: the outcome and the call behind it.
-type plan struct {
-	outcome Outcome
-	removes bool          // DeleteMessage; otherwise ChangeMessageVisibility
-	after   time.Duration // the new visibility timeout
-	err     error         // why it is Unfinished
-}
-
-// planFor turns the handler's Ack or Nack, and what it recorded before, into a
-// plan. It may call SQS, to read the redrive policy again.
-//
-// cancelled says that the subscription has cancelled the handler.
-func (s *settler) planFor(d *delivery, acked, cancelled bool) plan {
-	v := d.cell.get()
-	if acked {
-		// Whatever else was recorded, somebody took the error for handled. The
-		// metadata is not read: after InstantAck the handler may be writing it.
-		if v.outcome == Dropped {
-			return s.planDrop(d)
-		}
-		return plan{outcome: Acked, removes: true}
-	}
-	if v.outcome == Undecided {
-		var err error
-		if v, err = verdictInMetadata(d.msg.Metadata); err != nil {
-			s.log.Error("The outcome in a message's metadata is not valid; the message is retried", err,
-				watermill.LogFields{logMessageID: d.id})
-		}
-	}
-	switch {
-	case v.outcome == Dropped:
-		return s.planDrop(d)
-	case cancelled:
-		// We cancelled the handler; its failure says nothing about the message.
-		return plan{outcome: Retried}
-	case v.outcome == Retried:
-		return plan{outcome: Retried, after: v.after}
-	}
-	if after, set := delayInMetadata(d.msg.Metadata); set {
-		return plan{outcome: Retried, after: after}
-	}
-	if s.backoff != nil {
-		return plan{outcome: Retried, after: s.backoff(d.newestReceipt().count)}
-	}
-	return plan{outcome: Retried}
-}
-
-// planDrop deletes, unless the queue has a redrive policy and the message has used
-// up its receives: then the next receive moves it to the dead-letter queue, which
-// a delete would prevent.
-func (s *settler) planDrop(d *delivery) plan {
-	count := d.newestReceipt().count
-	policy := s.queue.policy.Load()
-	if policy != nil && count > policy.maxReceiveCount {
-		// Received more often than allowed, so SQS did not move it: the policy was
-		// changed, or its dead-letter queue is out of reach.
-		policy = s.readPolicyAgain()
-	}
-	switch {
-	case policy == nil || count < policy.maxReceiveCount:
-		return plan{outcome: Dropped, removes: true}
-	case count == policy.maxReceiveCount:
-		return plan{outcome: Dropped}
-	}
-	after := time.Second
-	if s.backoff != nil {
-		after = max(after, s.backoff(count))
-	}
-	s.log.Error("A dropped message was received more often than the redrive policy allows and SQS has not moved it; it is given back",
-		fmt.Errorf("received %d times, maxReceiveCount is %d, is dead-letter queue %s there?", count, policy.maxReceiveCount, policy.deadLetterARN),
-		watermill.LogFields{logMessageID: d.id})
-	return plan{outcome: Dropped, after: after}
-}
-
-// readPolicyAgain reads the redrive policy, at most once a minute.
-func (s *settler) readPolicyAgain() *redrivePolicy {
-	s.policyMu.Lock()
-	fresh := s.policyReadAt.IsZero() || time.Since(s.policyReadAt) >= policyMemory
-	if fresh {
-		s.policyReadAt = time.Now()
-	}
-	s.policyMu.Unlock()
-	if fresh {
-		ctx, cancel := context.WithTimeout(s.ctx, maxAttempt)
-		defer cancel()
-		facts, err := describe(ctx, s.queue.clients, s.queue.url())
-		switch {
-		case err == nil:
-			err = facts.denied
-		case isQueueMissing(err):
-			err = nil // no queue, no policy
-		}
-		if err != nil {
-			s.log.Error("Reading the redrive policy again failed; the one that is known counts", err, nil)
-		} else {
-			s.queue.policy.Store(facts.redrive)
-		}
-	}
-	return s.queue.policy.Load()
-}
 
 // settlement is a delivery whose outcome is fixed, and what is to be sent for it.
 type settlement struct {
@@ -541,14 +427,4 @@ func visibilitySeconds(after, left time.Duration) (seconds int32, cut bool) {
 		return int32(left / time.Second), true
 	}
 	return int32(after / time.Second), false
-}
-
-// undecodableDelay is after how long a message that cannot be decoded comes back.
-func (s *settler) undecodableDelay(receiveCount int) time.Duration {
-	if s.backoff != nil {
-		if after := s.backoff(receiveCount); after > 0 {
-			return after
-		}
-	}
-	return exponential(undecodableInitial, undecodableLimit, receiveCount-1)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -44,6 +45,7 @@ type subscription struct {
 	permits  *permits
 	receiver *receiver
 	keeper   *keeper
+	planner  *planner
 	settler  *settler
 	leave    func() // of the subscriber and the connection
 
@@ -83,8 +85,9 @@ func (s *subscription) start(ctx context.Context, queue *boundQueue, held *inFli
 	calls, s.endCalls = context.WithCancel(values)
 	s.messages, s.endMessages = context.WithCancelCause(values)
 	s.keeper = newKeeper(calls, queue, held, s.config.Hooks, log)
+	s.planner = &planner{queue: queue, backoff: s.config.Backoff, log: log, ctx: calls}
 	s.permits = newPermits(s.config.MaxInFlight)
-	s.settler = newSettler(calls, queue, held, s.permits, s.config.MaxInFlight, s.config.Backoff, s.config.Hooks, log)
+	s.settler = newSettler(calls, queue, held, s.permits, s.config.MaxInFlight, s.config.Hooks, log)
 	s.receiver = newReceiver(values, s.stopped, queue, s.config.queue(s.topic), s.permits, s.config.MaxInFlight, s.config.Hooks, log)
 	s.receiver.accept = s.accept
 	s.settler.release = func(n int) {
@@ -231,6 +234,15 @@ func (*subscription) fields(d *delivery, r receipt) watermill.LogFields {
 	return watermill.LogFields{logMessageID: d.id, logReceiveCount: r.count}
 }
 
+// systemTime reads a system attribute of milliseconds since 1970.
+func systemTime(msg types.Message, name types.MessageSystemAttributeName) time.Time {
+	ms, err := strconv.ParseInt(msg.Attributes[string(name)], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
 // unmarshal verifies and decodes a message. Whatever the marshaler does with
 // foreign bytes, an error is all that comes of it.
 func (s *subscription) unmarshal(msg types.Message) (decoded *message.Message, err error) {
@@ -295,7 +307,7 @@ func (s *subscription) handle(d *delivery, a arrival, behind func()) plan {
 		return plan{outcome: Acked, removes: true}
 	}
 	if d.msg == nil {
-		return plan{outcome: Retried, after: s.settler.undecodableDelay(d.newestReceipt().count)}
+		return plan{outcome: Retried, after: s.planner.undecodableDelay(d.newestReceipt().count)}
 	}
 
 	// Before the offer, where the choice would be random.
@@ -346,9 +358,9 @@ func (s *subscription) verdict(d *delivery) plan {
 	d.endContext(ErrSettled)
 	select {
 	case <-d.msg.Acked():
-		return s.settler.planFor(d, true, s.messages.Err() != nil)
+		return s.planner.plan(d, true, s.messages.Err() != nil)
 	default:
-		return s.settler.planFor(d, false, s.messages.Err() != nil)
+		return s.planner.plan(d, false, s.messages.Err() != nil)
 	}
 }
 
