@@ -237,8 +237,8 @@ func (o options) measureCell(ctx context.Context, w workload, delay time.Duratio
 			r.Round = round
 			results = append(results, r)
 			r.log()
-			if r.Skipped != "" || r.Failed != "" {
-				fmt.Fprintf(os.Stderr, "!!! %s (%s) WAS NOT MEASURED: %s%s\n", w.name, side, r.Skipped, r.Failed)
+			if r.Failed != "" {
+				fmt.Fprintf(os.Stderr, "!!! %s (%s) WAS NOT MEASURED: %s\n", w.name, side, r.Failed)
 			}
 		}
 	}

@@ -28,21 +28,20 @@ type spec struct {
 // result is what came of it.
 type result struct {
 	spec
-	Round   int
-	Took    float64 // seconds, as a whole
-	Rate    float64 // messages/s
-	CPU     float64 // of the client, in µs a message
-	Allocs  float64 // of the client, a message
-	Bytes   float64
-	Calls   map[string]int
-	P50     float64 `json:",omitempty"` // ms from publish to handler
-	P99     float64 `json:",omitempty"`
-	Peak    int64   // messages that were in hand at a time
-	RSS     int64   // KiB, the most that the client had
-	Cores   float64 // that the client was busy on
-	Server  float64 // cores that the server was busy on
-	Skipped string  `json:",omitempty"` // why it was not measured
-	Failed  string  `json:",omitempty"` // why it is no measurement
+	Round  int
+	Took   float64 // seconds, as a whole
+	Rate   float64 // messages/s
+	CPU    float64 // of the client, in µs a message
+	Allocs float64 // of the client, a message
+	Bytes  float64
+	Calls  map[string]int
+	P50    float64 `json:",omitempty"` // ms from publish to handler
+	P99    float64 `json:",omitempty"`
+	Peak   int64   // messages that were in hand at a time
+	RSS    int64   // KiB, the most that the client had
+	Cores  float64 // that the client was busy on
+	Server float64 // cores that the server was busy on
+	Failed string  `json:",omitempty"` // why it is no measurement
 }
 
 // workload is one kind of work.
@@ -155,8 +154,6 @@ func measure(endpoint string, s spec) (result, error) {
 	return b.result, nil
 }
 
-var errSkipped = errors.New("skipped")
-
 // once makes the queue, works, and reads the counters.
 func (b *bench) once(name string) error {
 	b.queue = fmt.Sprintf("%s-%d", name, time.Now().UnixNano())
@@ -183,10 +180,6 @@ func (b *bench) once(name string) error {
 	err := b.workload.run(b)
 	took := cmp.Or(b.took, time.Since(started))
 	stopProfile()
-	if errors.Is(err, errSkipped) {
-		b.result.Skipped = err.Error()
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -208,65 +201,6 @@ func (b *bench) once(name string) error {
 	}
 	b.result.RSS = usage.Maxrss
 	return nil
-}
-
-// span measures a stretch of a run: the one between its tenth and its ninetieth
-// percent, where neither the start nor the end shows.
-type span struct {
-	from, to, all int64
-	n             atomic.Int64
-	start, end    sample
-	done          chan struct{}
-}
-
-func newSpan(messages int) *span {
-	n := int64(messages)
-	return &span{from: n / 10, to: n - n/10, all: n, done: make(chan struct{})}
-}
-
-// add counts a message.
-func (s *span) add() {
-	switch s.n.Add(1) {
-	case s.from:
-		s.start = takeSample()
-	case s.to:
-		s.end = takeSample()
-	case s.all:
-		close(s.done)
-	}
-}
-
-func (s *span) report(r *result) { r.between(s.start, s.end, float64(s.to-s.from)) }
-
-func (r *result) between(start, end sample, messages float64) {
-	seconds := end.at.Sub(start.at).Seconds()
-	r.Rate = messages / seconds
-	r.CPU = float64((end.cpu - start.cpu).Microseconds()) / messages
-	r.Cores = (end.cpu - start.cpu).Seconds() / seconds
-	r.Allocs = float64(end.allocs-start.allocs) / messages
-	r.Bytes = float64(end.bytes-start.bytes) / messages
-}
-
-// sample is what the process has used so far.
-type sample struct {
-	at            time.Time
-	cpu           time.Duration
-	allocs, bytes uint64
-}
-
-func takeSample() sample {
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	return sample{at: time.Now(), cpu: processCPU(), allocs: memory.Mallocs, bytes: memory.TotalAlloc}
-}
-
-// processCPU is the processor time of this process.
-func processCPU() time.Duration {
-	var usage syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func (b *bench) payloads() []payload {
@@ -330,136 +264,6 @@ func (b *bench) publishEach() error {
 	s.report(&b.result)
 	b.result.Peak = int64(min(b.InFlight, b.Messages))
 	return nil
-}
-
-// stall is when a drain that makes no progress is given up.
-const stall = 40 * time.Second
-
-func (b *bench) drain() error {
-	s := newSpan(b.Messages)
-	var inHand, peak atomic.Int64
-	decide := b.handlerFunc()
-	handle := func(r received) verdict {
-		raise(&peak, inHand.Add(1))
-		return decide(r)
-	}
-	settled := func(removed bool) {
-		inHand.Add(-1)
-		if removed {
-			s.add()
-		}
-	}
-	started := time.Now()
-	stop, err := b.transport.consume(b.queue, b.InFlight, handle, settled)
-	if err != nil {
-		if b.fifo > 0 {
-			return fmt.Errorf("%w: %w", errSkipped, err)
-		}
-		return err
-	}
-	for last := int64(-1); ; {
-		select {
-		case <-s.done:
-			b.took = time.Since(started)
-			go stop() // the end of a subscription takes its time, and is not what is measured
-			if n := b.disorder.Load(); n > 0 {
-				return fmt.Errorf("the order within a group was broken %d times", n)
-			}
-			s.report(&b.result)
-			b.result.Peak = peak.Load()
-			return nil
-		case <-time.After(stall):
-			now := s.n.Load()
-			if now == last {
-				return errors.Join(fmt.Errorf("no progress after %d of %d messages", now, b.Messages), stop())
-			}
-			last = now
-		}
-	}
-}
-
-func raise(peak *atomic.Int64, n int64) {
-	for {
-		old := peak.Load()
-		if n <= old || peak.CompareAndSwap(old, n) {
-			return
-		}
-	}
-}
-
-// handlerFunc is what the handlers of the workload do.
-func (b *bench) handlerFunc() func(received) verdict {
-	switch {
-	case b.handler > 0:
-		return func(received) verdict {
-			time.Sleep(b.handler)
-			return ack
-		}
-	case b.name == "drain-held":
-		return heldHandler(b.Messages, (b.InFlight-batchSize)/2)
-	case b.name == "mixed":
-		return mixedHandler
-	case b.fifo > 0:
-		return orderedHandler(b.fifo, b.disorder)
-	default:
-		return func(received) verdict { return ack }
-	}
-}
-
-// heldHandler keeps each message until so many others have come after it, or all have
-// come.
-func heldHandler(messages, hold int) func(received) verdict {
-	hold = min(hold, messages)
-	if hold <= 0 {
-		return func(received) verdict { return ack }
-	}
-	gates := make([]chan struct{}, messages)
-	for i := range gates {
-		gates[i] = make(chan struct{})
-	}
-	var came atomic.Int64
-	return func(received) verdict {
-		i := int(came.Add(1)) - 1
-		if i >= hold {
-			close(gates[i-hold])
-		}
-		if i == messages-1 {
-			for _, gate := range gates[messages-hold:] {
-				close(gate)
-			}
-		}
-		<-gates[i]
-		return ack
-	}
-}
-
-// orderedHandler counts the messages that come before an earlier one of their group.
-func orderedHandler(groups int, disorder *atomic.Int64) func(received) verdict {
-	latest := make([]atomic.Int64, groups) // number of the message + 1
-	return func(r received) verdict {
-		n := int64(r.index()) + 1
-		if latest[int(n-1)%groups].Swap(n) > n {
-			disorder.Add(1)
-		}
-		return ack
-	}
-}
-
-// mixedHandler decides by the number of the message, so that both sides do the same.
-func mixedHandler(r received) verdict {
-	if r.attempt > 1 {
-		return ack
-	}
-	switch r.index() % 20 {
-	case 0, 10:
-		return retry
-	case 5:
-		return retryAfter
-	case 15:
-		return drop
-	default:
-		return ack
-	}
 }
 
 // roundtrip publishes at a fixed rate, whether or not earlier messages have arrived,
