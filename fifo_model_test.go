@@ -3,7 +3,6 @@ package watermillsqs_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -56,6 +55,7 @@ func TestFIFOModel(t *testing.T) {
 
 type fifoModel struct {
 	*harness
+	*dice
 
 	in, dead  *sqstest.Queue
 	calm      bool
@@ -64,8 +64,7 @@ type fifoModel struct {
 	policy    bool
 	config    watermillsqs.SubscriberConfig
 	handlers  sync.WaitGroup
-	lock      sync.Mutex // guards what follows
-	random    *rand.Rand
+	lock      sync.Mutex               // guards what follows
 	sent      map[string]int           // how many, by group
 	lives     map[string]*fifoLife     // by body
 	acked     map[string][]int         // numbers, by group, in order
@@ -88,7 +87,7 @@ func newFIFOModel(t *testing.T, h *harness, seed uint64) *fifoModel {
 	t.Helper()
 	h.intercept(passThrough) // an attempt that hangs is given up
 	m := &fifoModel{
-		harness: h, calm: seed%3 == 0, random: rand.New(rand.NewPCG(seed, 1)), sent: make(map[string]int),
+		harness: h, calm: seed%3 == 0, dice: newDice(seed, 1), sent: make(map[string]int),
 		lives: make(map[string]*fifoLife), acked: make(map[string][]int), inHand: make(map[string][]*fifoInHand),
 		began: time.Now(), diary: make(map[string][]string),
 	}
@@ -123,19 +122,6 @@ func newFIFOModel(t *testing.T, h *harness, seed uint64) *fifoModel {
 	}
 	t.Logf("calm %v, %d processes, queue %v, subscriber %+v", m.calm, len(m.processes), attributes, m.config)
 	return m
-}
-
-func (m *fifoModel) rand(n int) int {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	return m.random.IntN(n)
-}
-
-func (m *fifoModel) chance(percent int) bool { return m.rand(100) < percent }
-
-// upTo is a random time, more often a short one.
-func (m *fifoModel) upTo(limit time.Duration) time.Duration {
-	return time.Duration(m.rand(1+m.rand(int(limit/time.Millisecond)))) * time.Millisecond
 }
 
 func (m *fifoModel) run() {
@@ -201,7 +187,7 @@ func (m *fifoModel) sendSome(groups, n int) {
 // breakThings injects one fault after the other.
 func (m *fifoModel) breakThings(chaos context.Context) {
 	actions := strings.Split("ReceiveMessage ReceiveMessage DeleteMessage DeleteMessageBatch ChangeMessageVisibility "+
-		"ChangeMessageVisibilityBatch GetQueueUrl ", " ") // the last is any
+		"ChangeMessageVisibilityBatch GetQueueUrl", " ")
 	effects := []sqstest.Effect{
 		sqstest.Error(500, "InternalFailure", ""), sqstest.Error(403, "AccessDenied", ""), sqstest.Throttle(),
 		sqstest.FailEntry("InternalError", "", false), sqstest.LoseAnswer(), sqstest.Hang(), sqstest.HangAfter(), sqstest.Reset(),
@@ -214,9 +200,6 @@ func (m *fifoModel) breakThings(chaos context.Context) {
 			effect = sqstest.InvalidateReceipt()
 		}
 		fault := m.service.Inject(sqstest.Fault{Queue: "in.fifo", Action: action, Skip: m.rand(3), Times: m.rand(10), Effect: effect})
-		if action == "" { // but the test's own sends
-			fault.Remove()
-		}
 		pause(chaos, m.upTo(30*time.Second))
 		fault.Remove()
 	}
@@ -228,44 +211,9 @@ func (m *fifoModel) consume(chaos context.Context, conn *watermillsqs.Connection
 	config.Hooks = m.hooks()
 	sub, err := watermillsqs.NewSubscriber(conn, config, m.log)
 	require.NoError(m.t, err)
-	defer context.AfterFunc(chaos, func() { _ = sub.Close() })() // if it hangs in Subscribe
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	messages, err := sub.Subscribe(ctx, "in.fifo")
-	if err != nil {
-		pause(chaos, time.Second)
-		return
-	}
 	me := &fifoConsumer{}
-	reading, stop := context.WithTimeout(chaos, m.upTo(2*time.Minute))
-	defer stop()
-	for reading.Err() == nil {
-		select {
-		case msg, open := <-messages:
-			if !open { // it was closed at the end of the chaos
-				stop()
-				continue
-			}
-			m.hand(msg, me, m.behave)
-			if m.chance(2) {
-				pause(reading, m.upTo(10*time.Second))
-			}
-		case <-reading.Done():
-		}
-	}
-	switch m.rand(3) {
-	case 0:
-		cancel() // and no Close, as when a router's context ends
-		for msg := range messages {
-			m.hand(msg, me, m.behave)
-		}
-		return
-	case 1:
-		m.handlers.Go(func() { _ = sub.Close() }) // beside the other one
-	}
-	assert.NoError(m.t, sub.Close())
-	_, open := <-messages
-	assert.False(m.t, open)
+	m.subscribeForAWhile(m.t, chaos, sub, "in.fifo", 2*time.Minute, 2,
+		func(msg *message.Message) { m.hand(msg, me, m.behave) }, m.handlers.Go)
 }
 
 // hand gives a message to a handler in a goroutine of its own, as a router does.

@@ -3,7 +3,6 @@ package watermillsqs_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -48,13 +47,13 @@ func TestModel(t *testing.T) {
 
 type model struct {
 	*harness
+	*dice
 
 	in, dead *sqstest.Queue
 	honest   bool
 	config   watermillsqs.SubscriberConfig
 	handlers sync.WaitGroup
-	lock     sync.Mutex // guards what follows
-	random   *rand.Rand
+	lock     sync.Mutex       // guards what follows
 	lives    map[string]*life // by message id
 }
 
@@ -68,7 +67,7 @@ func newModel(t *testing.T, h *harness, seed uint64) *model {
 	t.Helper()
 	h.intercept(passThrough) // an attempt that hangs is given up
 	h.lying = seed%2 == 1
-	m := &model{harness: h, honest: !h.lying, lives: make(map[string]*life), random: rand.New(rand.NewPCG(seed, 0))}
+	m := &model{harness: h, honest: !h.lying, lives: make(map[string]*life), dice: newDice(seed, 0)}
 	attributes := map[string]string{"VisibilityTimeout": strconv.Itoa(2 + m.rand(20))}
 	m.dead = m.queue("dead", nil)
 	if m.chance(30) {
@@ -83,19 +82,6 @@ func newModel(t *testing.T, h *harness, seed uint64) *model {
 	}
 	t.Logf("queue %v, subscriber %+v", attributes, m.config)
 	return m
-}
-
-func (m *model) rand(n int) int {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	return m.random.IntN(n)
-}
-
-func (m *model) chance(percent int) bool { return m.rand(100) < percent }
-
-// upTo is a random time, more often a short one.
-func (m *model) upTo(limit time.Duration) time.Duration {
-	return time.Duration(m.rand(1+m.rand(int(limit/time.Millisecond)))) * time.Millisecond
 }
 
 func (m *model) run() {
@@ -146,45 +132,9 @@ func (m *model) breakThings(chaos context.Context) {
 
 // consume opens a subscription, reads from it for a while, and ends it in some way.
 func (m *model) consume(chaos context.Context) {
-	sub := m.subscriber(m.config)
-	defer context.AfterFunc(chaos, func() { _ = sub.Close() })() // if it hangs in Subscribe
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	inHand := new(int)
-	messages, err := sub.Subscribe(ctx, "in")
-	if err != nil {
-		pause(chaos, time.Second)
-		return
-	}
-	reading, stop := context.WithTimeout(chaos, m.upTo(time.Minute))
-	defer stop()
-	for reading.Err() == nil {
-		select {
-		case msg, open := <-messages:
-			if !open {
-				assert.Error(m.t, chaos.Err(), "closed although nobody closed it")
-				return
-			}
-			m.hand(msg, inHand, m.behave)
-			if m.chance(5) {
-				pause(reading, m.upTo(10*time.Second))
-			}
-		case <-reading.Done():
-		}
-	}
-	switch m.rand(3) {
-	case 0:
-		cancel() // and no Close, as when a router's context ends
-		for msg := range messages {
-			m.hand(msg, inHand, m.behave)
-		}
-		return
-	case 1:
-		m.handlers.Go(func() { _ = sub.Close() }) // beside the other one
-	}
-	assert.NoError(m.t, sub.Close())
-	_, open := <-messages
-	assert.False(m.t, open)
+	m.subscribeForAWhile(m.t, chaos, m.subscriber(m.config), "in", time.Minute, 5,
+		func(msg *message.Message) { m.hand(msg, inHand, m.behave) }, m.handlers.Go)
 }
 
 // hand gives a message to a handler in a goroutine of its own, as a router does.
