@@ -10,35 +10,27 @@ import (
 	"github.com/watermill-contrib/watermill-sqs/sqstest"
 )
 
-// A receive whose answer was lost, and whose repetitions by the SDK were then throttled, may
-// have taken messages all the same: it is asked again with its attempt id.
-func TestFIFOLostAnswerThenThrottledIsAskedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifo("orders.fifo", nil)
-		h.send(q, "a 1")
-		h.service.Inject(sqstest.Fault{Action: "ReceiveMessage", Times: 1, Effect: sqstest.LoseAnswer()})
-		h.service.Inject(sqstest.Fault{Action: "ReceiveMessage", Skip: 1, Times: 2, Effect: sqstest.Throttle()})
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{Queue: watermillsqs.Queue{Visibility: 10 * time.Minute}}, "orders.fifo")
-		msg := h.next(messages)
-		msg.Ack()
-		time.Sleep(time.Second)
-		q.AssertEmpty(t)
-	})
-}
-
-// The same where our own repetition is refused.
+// A receive whose answer was lost may have taken messages, whatever is answered to its
+// repetitions, those of the SDK or our own: it is asked again with its attempt id.
 func TestFIFOLostAnswerThenRefusedIsAskedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifo("orders.fifo", nil)
-		h.send(q, "a 1")
-		h.service.Inject(sqstest.Fault{Action: "ReceiveMessage", Times: 3, Effect: sqstest.LoseAnswer()})
-		h.service.Inject(sqstest.Fault{Action: "ReceiveMessage", Skip: 3, Times: 1, Effect: sqstest.Error(403, "AccessDenied", "")})
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{Queue: watermillsqs.Queue{Visibility: 10 * time.Minute}}, "orders.fifo")
-		msg := h.next(messages)
-		msg.Ack()
-		time.Sleep(time.Second)
-		q.AssertEmpty(t)
-	})
+	for _, test := range []struct {
+		lost, refused int
+		refusal       sqstest.Effect
+	}{
+		{1, 2, sqstest.Throttle()},
+		{3, 1, sqstest.Error(403, "AccessDenied", "")},
+	} {
+		bubble(t, func(t *testing.T, h *harness) {
+			q := h.fifo("orders.fifo", nil)
+			h.send(q, "a 1")
+			h.service.Inject(sqstest.Fault{Action: "ReceiveMessage", Times: test.lost, Effect: sqstest.LoseAnswer()})
+			h.service.Inject(sqstest.Fault{Action: "ReceiveMessage", Skip: test.lost, Times: test.refused, Effect: test.refusal})
+			_, messages := h.subscribe(watermillsqs.SubscriberConfig{Queue: watermillsqs.Queue{Visibility: 10 * time.Minute}}, "orders.fifo")
+			h.next(messages).Ack()
+			time.Sleep(time.Second)
+			q.AssertEmpty(t)
+		})
+	}
 }
 
 // The 12 hours of a message that came with a repetition count from the receive that took

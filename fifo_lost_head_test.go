@@ -5,35 +5,44 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 
 	watermillsqs "github.com/watermill-contrib/watermill-sqs"
 )
 
-// The lease of a head is lost while its handler is at work, and the group comes again. The
-// late ack deletes the head under its newer receipt, and the rest goes on: nothing is given
-// back a second time.
-func TestFIFOLateAckAfterLossDeletesTheHead(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifo("orders.fifo", nil)
-		h.send(q, countUp("a ", 1, 3)...)
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{
-			Queue: watermillsqs.Queue{Visibility: 4 * time.Second}, MaxExtension: -1,
-		}, "orders.fifo")
-		first := h.next(messages)
-		time.Sleep(5 * time.Second)
-		first.Ack()
-		for _, want := range []string{"2", "3"} {
-			msg := h.next(messages)
-			assert.Equal(t, want, string(msg.Payload))
-			msg.Ack()
-		}
-		time.Sleep(2 * time.Second)
-		q.AssertEmpty(t)
-		h.service.AssertReceived(t, "1", 2)
-		h.service.AssertReceived(t, "2", 2)
-		h.service.AssertReceived(t, "3", 2)
-	})
+// The lease of a head is lost while its handler is at work, and the group comes again. A
+// late ack deletes the head under its newer receipt; a late nack does nothing, and the newer
+// delivery is handed out. The rest goes on: nothing is given back a second time.
+func TestFIFOLateVerdictAfterLoss(t *testing.T) {
+	for _, test := range []struct {
+		verdict func(*message.Message) bool
+		handed  []string
+	}{
+		{(*message.Message).Ack, []string{"2", "3"}},
+		{(*message.Message).Nack, []string{"1", "2", "3"}},
+	} {
+		bubble(t, func(t *testing.T, h *harness) {
+			q := h.fifo("orders.fifo", nil)
+			h.send(q, countUp("a ", 1, 3)...)
+			_, messages := h.subscribe(watermillsqs.SubscriberConfig{
+				Queue: watermillsqs.Queue{Visibility: 4 * time.Second}, MaxExtension: -1,
+			}, "orders.fifo")
+			first := h.next(messages)
+			time.Sleep(5 * time.Second)
+			test.verdict(first)
+			for _, want := range test.handed {
+				msg := h.next(messages)
+				assert.Equal(t, want, string(msg.Payload))
+				msg.Ack()
+			}
+			time.Sleep(2 * time.Second)
+			q.AssertEmpty(t)
+			for _, body := range []string{"1", "2", "3"} {
+				h.service.AssertReceived(t, body, 2)
+			}
+		})
+	}
 }
 
 // The same where two receives are allowed: neither the acked head nor its healthy followers
@@ -64,30 +73,6 @@ func TestFIFOLateAckAfterLossDeadLettersNothing(t *testing.T) {
 		assert.Equal(t, []string{"2", "3"}, handled)
 		q.AssertEmpty(t)
 		dead.AssertBodies(t)
-	})
-}
-
-// The same with a late nack, which does nothing: the newer delivery is handed out.
-func TestFIFOLateNackAfterLossHandsOutTheNewDelivery(t *testing.T) {
-	bubble(t, func(t *testing.T, h *harness) {
-		q := h.fifo("orders.fifo", nil)
-		h.send(q, countUp("a ", 1, 3)...)
-		_, messages := h.subscribe(watermillsqs.SubscriberConfig{
-			Queue: watermillsqs.Queue{Visibility: 4 * time.Second}, MaxExtension: -1,
-		}, "orders.fifo")
-		first := h.next(messages)
-		time.Sleep(5 * time.Second)
-		first.Nack()
-		for _, want := range []string{"1", "2", "3"} {
-			msg := h.next(messages)
-			assert.Equal(t, want, string(msg.Payload))
-			msg.Ack()
-		}
-		time.Sleep(2 * time.Second)
-		q.AssertEmpty(t)
-		h.service.AssertReceived(t, "1", 2)
-		h.service.AssertReceived(t, "2", 2)
-		h.service.AssertReceived(t, "3", 2)
 	})
 }
 

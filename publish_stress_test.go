@@ -83,7 +83,7 @@ func TestPublishEveryMessageHasOneTrueResult(t *testing.T) {
 									mu.Unlock()
 									m.UUID, m.Payload = "changed", append(m.Payload[:0], 'x')
 									clear(m.Metadata)
-									m.SetContext(context.TODO())
+									m.SetContext(context.Background())
 								}
 								time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
 							}
