@@ -36,7 +36,7 @@ func (d *dice) upTo(limit time.Duration) time.Duration {
 
 // subscribeForAWhile opens a subscription, reads from it for a while, now and then not,
 // and ends it in some way. later runs a function in a goroutine that is waited for.
-func (d *dice) subscribeForAWhile(t *testing.T, chaos context.Context, sub *watermillsqs.Subscriber, topic string, atMost time.Duration, lazy int, hand func(*message.Message), later func(func())) {
+func (d *dice) subscribeForAWhile(chaos context.Context, t *testing.T, sub *watermillsqs.Subscriber, topic string, atMost time.Duration, lazy int, hand func(*message.Message), later func(func())) {
 	t.Helper()
 	defer context.AfterFunc(chaos, func() { _ = sub.Close() })() // if it hangs in Subscribe
 	ctx, cancel := context.WithCancel(context.Background())

@@ -212,7 +212,7 @@ func (m *fifoModel) consume(chaos context.Context, conn *watermillsqs.Connection
 	sub, err := watermillsqs.NewSubscriber(conn, config, m.log)
 	require.NoError(m.t, err)
 	me := &fifoConsumer{}
-	m.subscribeForAWhile(m.t, chaos, sub, "in.fifo", 2*time.Minute, 2,
+	m.subscribeForAWhile(chaos, m.t, sub, "in.fifo", 2*time.Minute, 2,
 		func(msg *message.Message) { m.hand(msg, me, m.behave) }, m.handlers.Go)
 }
 

@@ -4,8 +4,8 @@ import "time"
 
 // Hooks are called when something happened to a delivery or a receive: enough to
 // build metrics without wrapping anything. They are called from the goroutines
-// that do the work, several at a time, so they must be quick and safe for
-// concurrent use. A nil hook is not called.
+// that do the work, several at a time and in no particular order, so they must be
+// quick and safe for concurrent use. A nil hook is not called.
 type Hooks struct {
 	// Settled is called once per delivery, when its settlement has ended.
 	Settled func(Settlement)

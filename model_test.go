@@ -133,7 +133,7 @@ func (m *model) breakThings(chaos context.Context) {
 // consume opens a subscription, reads from it for a while, and ends it in some way.
 func (m *model) consume(chaos context.Context) {
 	inHand := new(int)
-	m.subscribeForAWhile(m.t, chaos, m.subscriber(m.config), "in", time.Minute, 5,
+	m.subscribeForAWhile(chaos, m.t, m.subscriber(m.config), "in", time.Minute, 5,
 		func(msg *message.Message) { m.hand(msg, inHand, m.behave) }, m.handlers.Go)
 }
 

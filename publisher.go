@@ -56,7 +56,8 @@ func NewPublisher(conn *Connection, config PublisherConfig, logger watermill.Log
 // Messages that fail alone are sent again alone, up to three times in all, unless SQS
 // says that they can never be accepted. A batch that is refused as a whole for what
 // one message contains is sent message by message. When a call fails as a whole
-// although the SDK has tried it again, the rest of this Publish is not sent.
+// although the SDK has tried it again, what of this Publish is not under way yet is not
+// sent.
 //
 // A message whose context has ended before it is on the wire is not sent, unless the
 // context is that of a delivery of this library: a router publishes what a handler
