@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -90,8 +91,11 @@ func (c guardedClient) Do(r *http.Request) (*http.Response, error) {
 	if attempt, ok := r.Context().Value(attemptKey{}).(*attempt); ok {
 		attempt.sent = time.Now()
 		attempt.count++
-		if attempt.started != nil {
-			attempt.started()
+		if attempt.written != nil {
+			defer time.AfterFunc(writeTime, attempt.written).Stop()
+			r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+				WroteRequest: func(httptrace.WroteRequestInfo) { attempt.written() },
+			}))
 		}
 	}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -100,11 +104,17 @@ func (c guardedClient) Do(r *http.Request) (*http.Response, error) {
 	return c.HTTPClient.Do(r)
 }
 
+// writeTime is after how long an attempt is taken to be on the wire that is not answered,
+// and of which the HTTP client has not said that it is written.
+const writeTime = 10 * time.Millisecond
+
 // attempt is the latest attempt of one call.
 type attempt struct {
-	sent    time.Time // read it, and count, only after the call has returned
-	count   int
-	started func() // called when one is handed to the HTTP client; may be nil
+	sent  time.Time // read it, and count, only after the call has returned
+	count int
+	// written is called when an attempt is on the wire, perhaps more than once, but not
+	// if it is answered before; may be nil.
+	written func()
 }
 
 type attemptKey struct{}

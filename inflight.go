@@ -72,16 +72,16 @@ type extension struct {
 	handle   string
 	seconds  int32
 	sent     bool          // it will be sent, or has been
-	started  chan struct{} // closed when it is handed to the HTTP client, or ends without
-	wired    bool          // started is closed
+	written  chan struct{} // closed when it is on the wire, or answered, or not sent after all
+	wired    bool          // written is closed
 	answered chan struct{} // closed when it was answered or not sent after all
 }
 
-// start marks an extension as on the wire. The mutex is held.
-func (e *extension) start() {
+// write marks an extension as on the wire. The mutex is held.
+func (e *extension) write() {
 	if !e.wired {
 		e.wired = true
-		close(e.started)
+		close(e.written)
 	}
 }
 
@@ -94,7 +94,7 @@ func (e *extension) void() bool {
 
 // end marks an extension as answered. The mutex is held.
 func (e *extension) end() {
-	e.start()
+	e.write()
 	close(e.answered)
 	if e.d.extension == e {
 		e.d.extension = nil
@@ -128,8 +128,8 @@ func (d *delivery) lose(cause error) {
 
 // inItsWay reports whether an extension that is about to be sent, or is on the wire,
 // stands in the way of a settlement. A change of visibility waits for its answer, so
-// that a late one cannot undo it. A delete only lets it start, so that it does not go out
-// after the delete. The mutex is held.
+// that a late one cannot undo it. A delete only lets it be written, so that it does not go
+// out after the delete. The mutex is held.
 func (d *delivery) inItsWay(deletes bool) bool {
 	e := d.extension
 	return e != nil && e.sent && (!deletes || !e.wired)
@@ -142,7 +142,7 @@ func (d *delivery) letExtensionPass(ctx context.Context, deletes bool) {
 	if d.inItsWay(deletes) {
 		passed = d.extension.answered
 		if deletes {
-			passed = d.extension.started
+			passed = d.extension.written
 		}
 	}
 	d.held.mu.Unlock()

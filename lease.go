@@ -128,7 +128,7 @@ func (k *keeper) collect() (due []*extension, next time.Duration) {
 			}
 		} else {
 			d.extension = &extension{
-				d: d, handle: d.receipt.handle, seconds: int32(ask / time.Second), started: make(chan struct{}), answered: make(chan struct{}),
+				d: d, handle: d.receipt.handle, seconds: int32(ask / time.Second), written: make(chan struct{}), answered: make(chan struct{}),
 			}
 			due = append(due, d.extension)
 		}
@@ -150,11 +150,11 @@ func (k *keeper) extend(batch []*extension) {
 		}
 		ctx, cancel := context.WithTimeout(k.ctx, attemptTime(shortest))
 		defer cancel()
-		ctx = withAttempt(ctx, &attempt{started: func() {
+		ctx = withAttempt(ctx, &attempt{written: func() {
 			k.held.mu.Lock()
 			defer k.held.mu.Unlock()
 			for _, e := range batch {
-				e.start()
+				e.write()
 			}
 		}})
 		sent := time.Now()
