@@ -29,13 +29,16 @@ const (
 //     anything is in hand that may be retried, it waits for a second at most, and a
 //     retry waits for those under way;
 //   - for the first seconds after a head came back, while it is in hand, no receive of
-//     several messages begins, so that another retry finds none to wait for.
+//     several messages begins, so that another retry finds none to wait for;
+//   - after that the messages behind the head are asked for by one, two, four and eight:
+//     if the next of them fails as well, few have been received with it.
 type retriedHeads struct {
 	visibility time.Duration
 
-	mu   sync.Mutex              // guards what follows
-	out  map[string]*retriedHead // by message id
-	back map[string]time.Time    // when those came back that are in hand again
+	mu    sync.Mutex              // guards what follows
+	out   map[string]*retriedHead // by message id
+	back  map[string]time.Time    // when those came back that are in hand again
+	width int                     // how many a receive may ask for
 }
 
 type retriedHead struct {
@@ -47,7 +50,7 @@ type retriedHead struct {
 }
 
 func newRetriedHeads(visibility time.Duration) *retriedHeads {
-	return &retriedHeads{visibility: visibility, out: make(map[string]*retriedHead), back: make(map[string]time.Time)}
+	return &retriedHeads{visibility: visibility, out: make(map[string]*retriedHead), back: make(map[string]time.Time), width: maxBatch}
 }
 
 // retried enters a head that may be visible after d. changed is to be called when the
@@ -75,9 +78,9 @@ func (h *retriedHeads) received(id, group string) {
 		switch {
 		case out == id:
 			h.back[id] = now
-			delete(h.out, out)
+			h.over(out)
 		case head.group == group, now.After(head.forgetAt):
-			delete(h.out, out)
+			h.over(out)
 		}
 	}
 }
@@ -96,8 +99,23 @@ func (h *retriedHeads) nothingThere(began time.Time) {
 	defer h.mu.Unlock()
 	for id, head := range h.out {
 		if head.changed && head.visibleAt.Before(began) {
-			delete(h.out, id)
+			h.over(id)
 		}
+	}
+}
+
+// over is for a head that is not out any more. The mutex is held.
+func (h *retriedHeads) over(id string) {
+	delete(h.out, id)
+	h.width = 1
+}
+
+// full is told of every receive that brought as many messages as it asked for.
+func (h *retriedHeads) full(ask int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.out) == 0 && ask >= h.width {
+		h.width = min(2*ask, maxBatch)
 	}
 }
 
@@ -123,12 +141,12 @@ func (h *retriedHeads) shape(ask int, wait time.Duration, busy, backlog bool) (i
 	}
 	for id, head := range h.out {
 		if now.After(head.forgetAt) {
-			delete(h.out, id)
+			h.over(id)
 			continue
 		}
 		atMost = min(atMost, wideWait, head.visibleAt.Sub(now)-wideMargin)
 	}
-	if atMost < wideWait {
+	if ask = min(ask, h.width); ask == 1 || atMost < wideWait {
 		return 1, wait
 	}
 	return ask, atMost

@@ -131,9 +131,7 @@ func (l *lanes) add(group string, run []follower) (used int) {
 	// One for the group, and one for each message that SQS should have kept back.
 	used = max(1+max(len(in.waiting)-inLane, 0)-in.permits, 0)
 	in.permits += used
-	for range used {
-		l.permits.use()
-	}
+	l.permits.use(used)
 	return used
 }
 

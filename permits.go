@@ -124,11 +124,11 @@ func (p *permits) owe(n int) {
 	p.owed += n - there
 }
 
-// use says that a permit has an undecided delivery now.
-func (p *permits) use() {
+// use says that n permits have an undecided delivery now.
+func (p *permits) use(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.undecided++
+	p.undecided += n
 }
 
 // decided says that the delivery of a permit is decided, and reports whether none is

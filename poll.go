@@ -328,6 +328,9 @@ func (r *receiver) receive(ctx context.Context, p *poll) (got, used int, err err
 		}
 		list = append(list, got)
 	}
+	if r.heads != nil && len(out.Messages) >= p.ask {
+		r.heads.full(p.ask) // before what came is known: a head that is back starts anew
+	}
 	surplus := max(len(list)-p.permits, 0)
 	r.permits.owe(surplus) // before one of them can be given back
 	if len(list) > 0 {

@@ -169,15 +169,23 @@ func (s *subscription) fail(err error) {
 // accept takes what one receive of a standard queue brought in hand, each message with a
 // permit of its own.
 func (s *subscription) accept(list []incoming) (used int) {
+	type entered struct {
+		d *delivery
+		a arrival
+	}
+	all := make([]entered, 0, len(list))
 	for _, r := range list {
 		if d, a := s.enter(r.msg, r.receipt); d != nil {
-			used++
-			s.permits.use()
-			s.deliveries.Add(1)
-			go s.serve(d, a)
+			all = append(all, entered{d, a})
 		}
 	}
-	return used
+	// All of them before the first is served: a delete that comes at once waits for theirs.
+	s.permits.use(len(all))
+	s.deliveries.Add(len(all))
+	for _, e := range all {
+		go s.serve(e.d, e.a)
+	}
+	return len(all)
 }
 
 // enter registers a received message. It returns nil if we hold the message already.
