@@ -57,6 +57,7 @@ func TestPollersShareThePool(t *testing.T) {
 		done.Wait()
 		time.Sleep(time.Minute)
 		mu.Lock()
+		defer mu.Unlock()
 		assert.LessOrEqual(t, most, 64+queues)
 		assert.Greater(t, most, 50, "they are used")
 		assert.LessOrEqual(t, underWay, queues, "one each when there is nothing to do")
