@@ -89,6 +89,7 @@ func TestLeaseOfTwelveHours(t *testing.T) {
 		<-msg.Context().Done()
 		assert.ErrorIs(t, context.Cause(msg.Context()), watermillsqs.ErrLeaseLost)
 		assert.InDelta(t, 12*time.Hour, time.Since(start), float64(2*time.Second))
+		synctest.Wait() // the context ends first
 		for _, call := range h.settlementCalls() {
 			assert.Empty(t, call.Code, "the service refused an extension")
 		}
@@ -125,6 +126,7 @@ func TestMaxExtension(t *testing.T) {
 					start := time.Now()
 					<-msg.Context().Done()
 					assert.Equal(t, test.lost, time.Since(start))
+					synctest.Wait() // the context ends first
 					assert.ErrorIs(t, context.Cause(msg.Context()), watermillsqs.ErrLeaseLost)
 					assert.Equal(t, test.changes, h.changes())
 					msg.Ack()
