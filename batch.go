@@ -10,7 +10,7 @@ import (
 // batch: what is added in the same instant then leaves together, without a wait.
 const yields = 3
 
-const idleWorkers = 4
+const idleWorkers = 16
 
 // batcher sends entries in batches of up to ten. Without linger an entry leaves at
 // once, and while the allowed number of calls is under way the next ones pile up and
