@@ -3,6 +3,8 @@ package watermillsqs_test
 import (
 	"context"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +22,22 @@ type dice struct {
 }
 
 func newDice(seed, stream uint64) *dice { return &dice{random: rand.New(rand.NewPCG(seed, stream))} }
+
+// seeds are those of the tests of random lives: so many from 0 on, or as many as
+// WATERMILLSQS_SEEDS says, from WATERMILLSQS_FIRST_SEED on.
+func seeds(n uint64) (all []uint64) {
+	var first uint64
+	if more, err := strconv.ParseUint(os.Getenv("WATERMILLSQS_SEEDS"), 10, 32); err == nil {
+		n = more
+	}
+	if from, err := strconv.ParseUint(os.Getenv("WATERMILLSQS_FIRST_SEED"), 10, 32); err == nil {
+		first = from
+	}
+	for seed := first; seed < first+n; seed++ {
+		all = append(all, seed)
+	}
+	return all
+}
 
 func (d *dice) rand(n int) int {
 	d.mu.Lock()

@@ -3,7 +3,6 @@ package watermillsqs_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,19 +35,10 @@ import (
 // the order: what one has acked and cannot delete, the other receives.
 //
 // A seed fixes what is tried, but not the order in which goroutines of one instant run.
-// WATERMILLSQS_FIFO_MODEL_SEEDS says how many seeds there are, and
-// WATERMILLSQS_FIFO_MODEL_FIRST with which they begin.
 func TestFIFOModel(t *testing.T) {
-	seeds, first := 24, 0
-	if n, err := strconv.Atoi(os.Getenv("WATERMILLSQS_FIFO_MODEL_SEEDS")); err == nil {
-		seeds = n
-	}
-	if n, err := strconv.Atoi(os.Getenv("WATERMILLSQS_FIFO_MODEL_FIRST")); err == nil {
-		first = n
-	}
-	for seed := first; seed < first+seeds; seed++ {
+	for _, seed := range seeds(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T, h *harness) { newFIFOModel(t, h, uint64(seed)).run() })
+			bubble(t, func(t *testing.T, h *harness) { newFIFOModel(t, h, seed).run() })
 		})
 	}
 }

@@ -289,6 +289,34 @@ func TestFIFOPublishKeepsThePilesOrder(t *testing.T) {
 	})
 }
 
+// What is sent alone because its batch was refused is not overtaken by what waits behind
+// it to be sent again, too.
+func TestFIFOPublishRefusedBatchIsNotOvertaken(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.fifo("orders.fifo", nil)
+		h.slowFirst(200 * time.Millisecond) // behind which the others pile up
+		h.inject(sqstest.Fault{Action: "SendMessageBatch", Times: 1, Effect: sqstest.Error(400, "KmsThrottled", "")})
+		pub := h.publisher(watermillsqs.PublisherConfig{})
+		first := publishing(pub, "orders.fifo", grouped("C1"))
+		synctest.Wait()
+		a, b := countUp("A", 1, 7), countUp("B", 1, 7)
+		rest := publishing(pub, "orders.fifo", grouped(append([]string{"D1"}, a...)...), grouped(append([]string{"E1"}, b...)...))
+		time.Sleep(10 * time.Millisecond)
+		// All of them are to be sent again. They leave when they fill a batch: all of one
+		// caller, and of the other the first two, which are of different groups. The second
+		// of them waits for the first.
+		h.inject(sqstest.Fault{Action: "SendMessageBatch", Times: 1, Effect: sqstest.Error(400, "InvalidParameterValue", "")})
+		h.inject(sqstest.Fault{Action: "SendMessage", Effect: sqstest.Latency(400*time.Millisecond, 400*time.Millisecond)})
+		assert.Empty(t, rest.wait())
+		assert.Empty(t, first.wait())
+		assert.Equal(t, a, ofGroup(q, "A"))
+		assert.Equal(t, b, ofGroup(q, "B"))
+		sent := entriesOf(h.service)
+		slices.Sort(sent)
+		assert.Equal(t, append(slices.Repeat([]int{1}, 11), 6, 10, 10), sent, "the second batch was refused and its messages sent alone")
+	})
+}
+
 // Other callers' messages of a group go on after one of it has failed for good.
 func TestFIFOPublishOthersGoOn(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {

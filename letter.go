@@ -53,6 +53,7 @@ const (
 // parcel is what a Publish call has in an outbox: at most what fits one call. Its
 // letters may leave with different calls.
 type parcel struct {
+	sender   any           // the Publish call that it is of; only compared
 	deadline time.Time     // when nobody waits for it any more
 	done     chan struct{} // gets a value when all fates are decided; buffered
 
@@ -69,16 +70,21 @@ type group struct {
 	id      string
 	fresh   tally // in the pile
 	held    tally // in the pile, to be sent again
+	express int   // letters in express
 	retries int   // letters to be sent again, in the outbox or not
 	call    *call // under way with letters of the group
 	skipped *call // formed without a fresh letter of the group, and so without those behind it
 }
 
-// ready is what of the group may leave the pile now: nothing while a call is under
-// way, and nothing new while a letter waits to be sent again.
+// busy reports whether nothing of the group may leave the pile: a call is under way, or
+// letters that were in a call before them wait in express.
+func (g *group) busy() bool { return g.call != nil || g.express > 0 }
+
+// ready is what of the group may leave the pile now: nothing while it is busy, and
+// nothing new while a letter waits to be sent again.
 func (g *group) ready() tally {
 	switch {
-	case g.call != nil:
+	case g.busy():
 		return tally{}
 	case g.retries > 0:
 		return g.held
@@ -95,7 +101,7 @@ func (g *group) pileOf(l *letter) *tally {
 }
 
 func (g *group) idle() bool {
-	return g.fresh.letters == 0 && g.held.letters == 0 && g.retries == 0 && g.call == nil
+	return g.fresh.letters == 0 && g.held.letters == 0 && g.retries == 0 && !g.busy()
 }
 
 // tally counts letters as SQS does.

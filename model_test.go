@@ -3,7 +3,6 @@ package watermillsqs_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,15 +31,10 @@ import (
 //
 // A seed fixes what is tried, but not the order in which goroutines of one instant run,
 // so a rare failure may need several runs of its seed to come again.
-// WATERMILLSQS_MODEL_SEEDS says how many seeds there are.
 func TestModel(t *testing.T) {
-	seeds := 30
-	if n, err := strconv.Atoi(os.Getenv("WATERMILLSQS_MODEL_SEEDS")); err == nil {
-		seeds = n
-	}
-	for seed := range seeds {
+	for _, seed := range seeds(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T, h *harness) { newModel(t, h, uint64(seed)).run() })
+			bubble(t, func(t *testing.T, h *harness) { newModel(t, h, seed).run() })
 		})
 	}
 }

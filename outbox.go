@@ -202,9 +202,22 @@ func (o *outbox) dispatch(answered int) {
 }
 
 // goes reports whether less than a full batch may leave: it waits for a call to be
-// answered, but not for long.
+// answered, but not for long, and not for calls of its own Publish alone, from which
+// nothing else comes before they are answered.
 func (o *outbox) goes() bool {
-	return len(o.calls) == 0 || !time.Now().Before(o.patienceEnds())
+	return len(o.calls) == 0 || o.onlyFrom(o.pile.oldest().parcel.sender) || !time.Now().Before(o.patienceEnds())
+}
+
+// onlyFrom reports whether all calls under way are of one Publish call.
+func (o *outbox) onlyFrom(sender any) bool {
+	for _, c := range o.calls {
+		for _, l := range c.letters {
+			if l.parcel.sender != sender {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // patienceEnds is when less than a full batch waits no longer: when every call under

@@ -34,7 +34,7 @@ func (p *pile) put(of *parcel, letters []*letter, apart bool) {
 	for _, l := range letters {
 		l.fate, l.parcel, l.group = waiting, of, p.groupOf(l)
 		if apart {
-			l.place = inExpress
+			p.enterExpress(l)
 			continue
 		}
 		l.place = inPile
@@ -49,7 +49,7 @@ func (p *pile) put(of *parcel, letters []*letter, apart bool) {
 // oldest is the first letter that is ready; there must be one.
 func (p *pile) oldest() *letter {
 	return p.letters[slices.IndexFunc(p.letters, func(l *letter) bool {
-		return l.group.call == nil && (l.held || l.group.retries == 0)
+		return !l.group.busy() && (l.held || l.group.retries == 0)
 	})]
 }
 
@@ -147,6 +147,7 @@ func (p *pile) remove(l *letter) {
 		}
 		p.update(l.group, func(g *group) { g.pileOf(l).add(l, -1) })
 	case inExpress:
+		p.leaveExpress(l)
 		for i, letters := range p.express {
 			if j := slices.Index(letters, l); j >= 0 {
 				p.express[i] = slices.Delete(letters, j, j+1)
@@ -156,6 +157,21 @@ func (p *pile) remove(l *letter) {
 	case nowhere:
 	}
 	l.place = nowhere
+}
+
+// enterExpress and leaveExpress count a letter whose place is in express: what is behind
+// it in a FIFO group does not overtake it.
+func (p *pile) enterExpress(l *letter) {
+	l.place = inExpress
+	if p.fifo {
+		p.update(l.group, func(g *group) { g.express++ })
+	}
+}
+
+func (p *pile) leaveExpress(l *letter) {
+	if p.fifo {
+		p.update(l.group, func(g *group) { g.express-- })
+	}
 }
 
 // letGo ends the wait of a letter's group for it.
@@ -261,7 +277,7 @@ func (p *pile) collect(c *call) {
 	bytes := 0
 	for i, l := range p.letters {
 		g := l.group
-		if g.call != nil && g.call != c || !l.held && (g.retries > 0 || g.skipped == c) {
+		if g.call != nil && g.call != c || g.express > 0 || !l.held && (g.retries > 0 || g.skipped == c) {
 			g.skipped = c
 			kept = append(kept, l)
 			continue
@@ -280,6 +296,9 @@ func (p *pile) collect(c *call) {
 
 // take puts a letter, which has left where it waited, into a call.
 func (p *pile) take(c *call, l *letter) {
+	if l.place == inExpress {
+		p.leaveExpress(l)
+	}
 	l.place = nowhere
 	p.update(l.group, func(g *group) {
 		if p.fifo {
@@ -322,11 +341,12 @@ func (p *pile) record(c *call, errs []error, err error) {
 			p.finish(l, refused, err) // the rest of its parcel is late, too
 		case isContentFault(err) && len(c.letters) > 1:
 			// One of them is at fault; the others are not to suffer for it.
-			l.fate, l.place = waiting, inExpress
+			l.fate = waiting
 			if p.fifo {
 				l.held = true
 				p.update(l.group, func(g *group) { g.retries++ })
 			}
+			p.enterExpress(l)
 			p.express = append(p.express, []*letter{l})
 		case isContentFault(err):
 			p.decide(l, refused, err)

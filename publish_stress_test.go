@@ -23,7 +23,7 @@ import (
 // not; groups keep the order of a caller's calls; nothing is left behind. Callers change
 // their messages as soon as Publish has returned.
 func TestPublishEveryMessageHasOneTrueResult(t *testing.T) {
-	for seed := range uint64(30) {
+	for _, seed := range seeds(30) {
 		for _, topic := range []string{"orders", "orders.fifo"} {
 			t.Run(fmt.Sprint(topic, seed), func(t *testing.T) {
 				bubble(t, func(t *testing.T, h *harness) {

@@ -276,7 +276,7 @@ type shipment struct {
 
 // newShipment holds the outbox of a queue.
 func (c *publishCall) newShipment(ctx context.Context, queueURL string) *shipment {
-	s := &shipment{call: c, parcel: parcel{done: make(chan struct{}, 1)}}
+	s := &shipment{call: c, parcel: parcel{sender: c, done: make(chan struct{}, 1)}}
 	s.parcel.deadline, _ = ctx.Deadline()
 	s.use(queueURL)
 	return s
