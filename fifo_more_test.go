@@ -74,12 +74,12 @@ func TestFIFORetryReceivedAgainIsNoFailure(t *testing.T) {
 	}
 }
 
-// Ten messages of a group that fail once each are all handled where five receives are
-// allowed.
+// Ten messages of a group that fail once each are all handled where three receives are
+// allowed: one behind the first of them, one to fail and one to succeed.
 func TestFIFOEachFailsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *harness) {
 		dead := h.fifo("dead.fifo", nil)
-		q := h.fifo("orders.fifo", map[string]string{"RedrivePolicy": redrivePolicy(dead, 5)})
+		q := h.fifo("orders.fifo", map[string]string{"RedrivePolicy": redrivePolicy(dead, 3)})
 		h.send(q, countUp("a ", 1, 10)...)
 		_, messages := h.subscribe(watermillsqs.SubscriberConfig{}, "orders.fifo")
 		failed := map[string]bool{}

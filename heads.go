@@ -30,15 +30,15 @@ const (
 //     retry waits for those under way;
 //   - for the first seconds after a head came back, while it is in hand, no receive of
 //     several messages begins, so that another retry finds none to wait for;
-//   - after that the messages behind the head are asked for by one, two, four and eight:
-//     if the next of them fails as well, few have been received with it.
+//   - the first message after it is asked for alone, too: if it fails as well, nothing has
+//     been received with it.
 type retriedHeads struct {
 	visibility time.Duration
 
 	mu    sync.Mutex              // guards what follows
 	out   map[string]*retriedHead // by message id
 	back  map[string]time.Time    // when those came back that are in hand again
-	width int                     // how many a receive may ask for
+	alone bool                    // nothing has been received since the last of out was over
 }
 
 type retriedHead struct {
@@ -50,7 +50,7 @@ type retriedHead struct {
 }
 
 func newRetriedHeads(visibility time.Duration) *retriedHeads {
-	return &retriedHeads{visibility: visibility, out: make(map[string]*retriedHead), back: make(map[string]time.Time), width: maxBatch}
+	return &retriedHeads{visibility: visibility, out: make(map[string]*retriedHead), back: make(map[string]time.Time)}
 }
 
 // retried enters a head that may be visible after d. changed is to be called when the
@@ -107,16 +107,14 @@ func (h *retriedHeads) nothingThere(began time.Time) {
 // over is for a head that is not out any more. The mutex is held.
 func (h *retriedHeads) over(id string) {
 	delete(h.out, id)
-	h.width = 1
+	h.alone = true
 }
 
-// full is told of every receive that brought as many messages as it asked for.
-func (h *retriedHeads) full(ask int) {
+// answered is told of every receive that brought something, before received is told what.
+func (h *retriedHeads) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.out) == 0 && ask >= h.width {
-		h.width = min(2*ask, maxBatch)
-	}
+	h.alone = false
 }
 
 // shape fits a receive to the heads that are out: how many messages it may ask for, and
@@ -146,7 +144,7 @@ func (h *retriedHeads) shape(ask int, wait time.Duration, busy, backlog bool) (i
 		}
 		atMost = min(atMost, wideWait, head.visibleAt.Sub(now)-wideMargin)
 	}
-	if ask = min(ask, h.width); ask == 1 || atMost < wideWait {
+	if h.alone || atMost < wideWait {
 		return 1, wait
 	}
 	return ask, atMost

@@ -306,8 +306,12 @@ func (r *receiver) receive(ctx context.Context, p *poll) (got, used int, err err
 		}
 		return 0, 0, err
 	}
-	if r.heads != nil && len(out.Messages) == 0 {
+	switch {
+	case r.heads == nil:
+	case len(out.Messages) == 0:
 		r.heads.nothingThere(started)
+	default:
+		r.heads.answered()
 	}
 	common := r.newReceipt(latest.sent, p.wait, answered)
 	if p.attemptID != "" {
@@ -327,9 +331,6 @@ func (r *receiver) receive(ctx context.Context, p *poll) (got, used int, err err
 			continue
 		}
 		list = append(list, got)
-	}
-	if r.heads != nil && len(out.Messages) >= p.ask {
-		r.heads.full(p.ask) // before what came is known: a head that is back starts anew
 	}
 	surplus := max(len(list)-p.permits, 0)
 	r.permits.owe(surplus) // before one of them can be given back

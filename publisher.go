@@ -51,7 +51,7 @@ func NewPublisher(conn *Connection, config PublisherConfig, logger watermill.Log
 // connection bring meanwhile piles up, and leaves together: full batches at once, the
 // rest when the send is answered, or has taken 250 ms. No timer delays a message
 // otherwise. Each call of Publish gets the result of its own messages. Its
-// batches leave several at a time, to a FIFO queue one after the other.
+// batches leave up to 64 at a time, to a FIFO queue one after the other.
 //
 // Messages that fail alone are sent again alone, up to three times in all, unless SQS
 // says that they can never be accepted. A batch that is refused as a whole for what
