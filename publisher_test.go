@@ -49,16 +49,17 @@ func TestPublishBatches(t *testing.T) {
 // However many a call publishes to a standard queue, up to 64 batches of it are on their
 // way at a time, the last included, which may be less than full.
 func TestPublishTakesOneRoundTrip(t *testing.T) {
-	for count, trips := range map[int]time.Duration{1: 1, 10: 1, 11: 1, 25: 1, 635: 1, 640: 1, 641: 2, 645: 2} {
+	const trip = 15 * time.Millisecond
+	for count, want := range map[int]time.Duration{1: trip, 10: trip, 11: trip, 25: trip, 635: trip, 640: trip, 641: 2 * trip, 645: 2 * trip} {
 		bubble(t, func(t *testing.T, h *harness) {
 			h.queue("orders", nil)
 			pub := h.publisher(watermillsqs.PublisherConfig{})
 			require.NoError(t, pub.Publish("orders", numbered(1)...)) // finds the queue
 			h.service.ResetCalls()
-			h.service.Inject(sqstest.Fault{Effect: sqstest.Latency(15*time.Millisecond, 15*time.Millisecond)})
+			h.service.Inject(sqstest.Fault{Effect: sqstest.Latency(trip, trip)})
 			start := time.Now()
 			require.NoError(t, pub.Publish("orders", numbered(count)...))
-			assert.Equal(t, trips*15*time.Millisecond, time.Since(start), "%d messages", count)
+			assert.Equal(t, want, time.Since(start), "%d messages", count)
 			assert.Len(t, entriesOf(h.service), (count+9)/10)
 		})
 	}
