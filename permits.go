@@ -79,7 +79,13 @@ func (p *permits) grant() {
 		p.waiting = append(p.waiting[:0], p.waiting[1:]...)
 		first.taken <- n
 		p.impatient = false
+		p.calm() // for the next one it begins anew
 	}
+	p.calm()
+}
+
+// calm ends the wait of permits for others. The mutex is held.
+func (p *permits) calm() {
 	if p.patience != nil {
 		p.patience.Stop()
 		p.patience = nil
