@@ -2,6 +2,7 @@ package watermillsqs
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,12 +24,14 @@ func TestPatienceBeginsAnew(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan int, 10)
-		go func() {
-			defer close(got)
-			for n := p.take(ctx, maxBatch); n > 0; n = p.take(ctx, maxBatch) {
-				got <- n
-			}
-		}()
+		var pollers sync.WaitGroup
+		for range 2 {
+			pollers.Go(func() {
+				for n := p.take(ctx, maxBatch); n > 0; n = p.take(ctx, maxBatch) {
+					got <- n
+				}
+			})
+		}
 		p.settled(2)
 		for range 4 {
 			time.Sleep(permitPatience * 6 / 10)
@@ -40,6 +43,6 @@ func TestPatienceBeginsAnew(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		assert.Equal(t, 2, <-got)
 		cancel()
-		<-got
+		pollers.Wait()
 	})
 }
