@@ -36,13 +36,13 @@ type retriedHeads struct {
 	visibility time.Duration
 
 	mu    sync.Mutex              // guards what follows
-	out   map[string]*retriedHead // by message id
-	back  map[string]time.Time    // when those came back that are in hand again
+	out   map[string]*retriedHead // by group
+	back  map[*delivery]time.Time // when those came back that are in hand again
 	alone bool                    // nothing has been received since the last of out was over
 }
 
 type retriedHead struct {
-	group     string
+	id        string
 	visibleAt time.Time
 	// forgetAt is when another consumer is taken to have it.
 	forgetAt time.Time
@@ -50,17 +50,17 @@ type retriedHead struct {
 }
 
 func newRetriedHeads(visibility time.Duration) *retriedHeads {
-	return &retriedHeads{visibility: visibility, out: make(map[string]*retriedHead), back: make(map[string]time.Time)}
+	return &retriedHeads{visibility: visibility, out: make(map[string]*retriedHead), back: make(map[*delivery]time.Time)}
 }
 
 // retried enters a head that may be visible after d. changed is to be called when the
 // change of its visibility has been answered.
 func (h *retriedHeads) retried(id, group string, d time.Duration) (changed func()) {
 	visibleAt := time.Now().Add(d)
-	head := &retriedHead{group: group, visibleAt: visibleAt, forgetAt: visibleAt.Add(h.visibility)}
+	head := &retriedHead{id: id, visibleAt: visibleAt, forgetAt: visibleAt.Add(h.visibility)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.out[id] = head
+	h.out[group] = head
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -68,28 +68,24 @@ func (h *retriedHeads) retried(id, group string, d time.Duration) (changed func(
 	}
 }
 
-// received is told of every message that has come: it is the head of its group, or the
-// head is not in its way any more.
-func (h *retriedHeads) received(id, group string) {
+// received is told of every message that has come, with the delivery that is its, nil if
+// there is none: it is the head of its group, or the head is not in its way any more.
+func (h *retriedHeads) received(d *delivery, id, group string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := time.Now()
-	for out, head := range h.out {
-		switch {
-		case out == id:
-			h.back[id] = now
-			h.over(out)
-		case head.group == group, now.After(head.forgetAt):
-			h.over(out)
+	if head := h.out[group]; head != nil {
+		h.over(group)
+		if head.id == id && d != nil {
+			h.back[d] = time.Now()
 		}
 	}
 }
 
-// decided is told of every message that was in hand.
-func (h *retriedHeads) decided(id string) {
+// decided is told of every delivery that was in hand; its message may be again by then.
+func (h *retriedHeads) decided(d *delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.back, id)
+	delete(h.back, d)
 }
 
 // nothingThere is told of a receive that began at a time and came back empty: heads
@@ -97,16 +93,16 @@ func (h *retriedHeads) decided(id string) {
 func (h *retriedHeads) nothingThere(began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for id, head := range h.out {
+	for group, head := range h.out {
 		if head.changed && head.visibleAt.Before(began) {
-			h.over(id)
+			h.over(group)
 		}
 	}
 }
 
 // over is for a head that is not out any more. The mutex is held.
-func (h *retriedHeads) over(id string) {
-	delete(h.out, id)
+func (h *retriedHeads) over(group string) {
+	delete(h.out, group)
 	h.alone = true
 }
 
@@ -121,10 +117,6 @@ func (h *retriedHeads) answered() {
 // how long it may wait. busy says that something is in hand, or may be before it is
 // answered; backlog that there were enough messages last time.
 func (h *retriedHeads) shape(ask int, wait time.Duration, busy, backlog bool) (int, time.Duration) {
-	if ask == 1 || busy && !backlog {
-		// Where it has to wait for a message anyway, it may as well wait for one.
-		return 1, wait
-	}
 	atMost := wait
 	if busy {
 		atMost = min(wait, wideWait)
@@ -132,19 +124,20 @@ func (h *retriedHeads) shape(ask int, wait time.Duration, busy, backlog bool) (i
 	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for group, head := range h.out {
+		if now.After(head.forgetAt) {
+			h.over(group)
+			continue
+		}
+		atMost = min(atMost, wideWait, head.visibleAt.Sub(now)-wideMargin)
+	}
 	for _, came := range h.back {
 		if now.Sub(came) < suspectTime {
 			return 1, wait
 		}
 	}
-	for id, head := range h.out {
-		if now.After(head.forgetAt) {
-			h.over(id)
-			continue
-		}
-		atMost = min(atMost, wideWait, head.visibleAt.Sub(now)-wideMargin)
-	}
-	if h.alone || atMost < wideWait {
+	if ask == 1 || h.alone || atMost < wideWait || busy && !backlog {
+		// (Without a backlog it has to wait for a message anyway, so it may as well wait for one.)
 		return 1, wait
 	}
 	return ask, atMost

@@ -16,7 +16,7 @@ func TestRetriedHeadsAreForgotten(t *testing.T) {
 		h := newRetriedHeads(time.Second)
 		for i := range 10_000 {
 			h.retried(fmt.Sprint(i), fmt.Sprint("g", i), 0)
-			h.received("other", "other")
+			h.received(nil, "other", "other")
 			h.shape(1, 20*time.Second, true, false)
 			time.Sleep(10 * time.Millisecond)
 		}

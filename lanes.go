@@ -74,7 +74,7 @@ func (l *lanes) accept(list []incoming) (used int) {
 	for _, r := range list {
 		d, a := l.enter(r.msg, r.receipt)
 		group := r.msg.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
-		l.receiver.heads.received(aws.ToString(r.msg.MessageId), group)
+		l.receiver.heads.received(d, aws.ToString(r.msg.MessageId), group)
 		if d == nil {
 			l.mu.Lock()
 			elsewhere[group] = elsewhere[group] || l.byGroup[group] == nil && len(runs[group]) == 0
@@ -183,7 +183,7 @@ func (in *lane) next() (next follower, ok bool) {
 // with it, and comes again after it.
 func (in *lane) decided(head *settlement) {
 	s := in.all.settler
-	defer in.all.receiver.heads.decided(head.d.id) // after it was entered as retried
+	defer in.all.receiver.heads.decided(head.d) // after it was entered as retried
 	switch {
 	case head.done:
 		s.conclude(head, head.err)
@@ -282,7 +282,7 @@ func (l *lanes) decideUnhandled(run []follower) []*settlement {
 			p = plan{outcome: Acked, removes: true}
 		}
 		list = append(list, l.settler.decide(f.d, p))
-		l.receiver.heads.decided(f.d.id)
+		l.receiver.heads.decided(f.d)
 	}
 	return list
 }
