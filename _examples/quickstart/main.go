@@ -14,13 +14,12 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"sync"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/smithy-go/middleware"
 
 	watermillsqs "github.com/watermill-contrib/watermill-sqs"
 	"github.com/watermill-contrib/watermill-sqs/sqstest"
@@ -42,8 +41,8 @@ func run(endpoint string, aws bool) error {
 	defer cancel()
 
 	// Where the queue is.
-	var calls callCount
-	config := watermillsqs.Config{SQSOptions: []func(*sqs.Options){calls.option}}
+	var calls watermillsqs.CallCounter
+	config := watermillsqs.Config{Called: calls.Count}
 	switch {
 	case aws:
 	case endpoint != "":
@@ -108,7 +107,7 @@ func run(endpoint string, aws bool) error {
 	if ctx.Err() != nil {
 		return errors.New("not all orders were settled within a minute")
 	}
-	calls.print()
+	printCost(&calls)
 	return nil
 }
 
@@ -132,38 +131,12 @@ func handle(msg *message.Message) error {
 	return nil
 }
 
-// callCount counts the calls of the SQS clients, by their names.
-type callCount struct {
-	mu    sync.Mutex
-	names []string
-	count map[string]int
-}
-
-func (c *callCount) option(o *sqs.Options) {
-	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
-		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("count", func(
-			ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
-		) (middleware.InitializeOutput, middleware.Metadata, error) {
-			c.mu.Lock()
-			if c.count == nil {
-				c.count = make(map[string]int)
-			}
-			name := middleware.GetOperationName(ctx)
-			if c.count[name] == 0 {
-				c.names = append(c.names, name)
-			}
-			c.count[name]++
-			c.mu.Unlock()
-			return next.HandleInitialize(ctx, in)
-		}), middleware.Before)
-	})
-}
-
-func (c *callCount) print() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// printCost shows what the orders cost.
+func printCost(calls *watermillsqs.CallCounter) {
+	counts := calls.Counts()
 	fmt.Println("\nSQS calls:")
-	for _, name := range c.names {
-		fmt.Printf("%4d %s\n", c.count[name], name)
+	for _, action := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Printf("%4d %s\n", counts[action].Calls, action)
 	}
+	fmt.Printf("%d orders deleted\n", counts["DeleteMessage"].Messages+counts["DeleteMessageBatch"].Messages)
 }
