@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -75,6 +76,28 @@ func TestCallsAtSaturation(t *testing.T) {
 			}
 		}
 	}
+}
+
+// slowMarshaler takes a while for each message that it decodes.
+type slowMarshaler struct{ watermillsqs.DefaultMarshaler }
+
+func (m slowMarshaler) Unmarshal(topic string, msg types.Message) (*message.Message, error) {
+	time.Sleep(time.Millisecond)
+	return m.DefaultMarshaler.Unmarshal(topic, msg)
+}
+
+// What a receive brings is in hand together: the first message, acked at once, does not
+// take itself for the last, and is deleted with the others.
+func TestAckWaitsForTheRestOfItsReceive(t *testing.T) {
+	bubble(t, func(t *testing.T, h *harness) {
+		q := h.queue("orders", nil)
+		h.publish("orders", countUp("", 1, 10)...)
+		_, messages := h.subscribe(watermillsqs.SubscriberConfig{Marshaler: slowMarshaler{}}, "orders")
+		handleAll(messages, 10, func(*message.Message) {})
+		time.Sleep(time.Second)
+		q.AssertEmpty(t)
+		assert.Equal(t, 1, h.deletes())
+	})
 }
 
 // A delete waits for others while there is something in hand that may bring them, but
