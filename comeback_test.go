@@ -129,6 +129,7 @@ func TestRetryIsNotRepeatedByTheSDK(t *testing.T) {
 		h.publish("in", "a")
 		_, messages := h.subscribe(watermillsqs.SubscriberConfig{MaxInFlight: 2}, "in")
 		msg := h.next(messages)
+		synctest.Wait() // the next poll is under way
 		h.service.Inject(sqstest.Fault{Action: "ChangeMessageVisibility", Times: 1, Effect: sqstest.LoseAnswer()})
 		msg.Nack()
 		again := h.within(messages, time.Millisecond)
